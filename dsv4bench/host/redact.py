@@ -1,0 +1,122 @@
+"""Secrets out of anything that is about to be written: server arguments, commands, environments, error texts.
+
+`redact(value)` walks a JSON-like value and returns a copy in which every secret reads `***`: values under
+secret keys (`api_key`, `hf_token`, `Authorization`, …), what follows a secret flag in a command, bearer tokens,
+credentials in URLs, and strings of a well-known token shape. Numbers under token-like keys are counts
+(`max_tokens`) and stay. It errs on the side of hiding; a secret that nothing marks as one is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+HIDDEN = "***"
+
+_SECRET_STEMS = (
+    r"api_?key|secret(?:_?key)?|private_?key|access_?key|password|passwd|passphrase|authorization|credentials?"
+)
+_SECRET_KEY = re.compile(rf"(?:^|_)(?:{_SECRET_STEMS}|cookie)s?$|^secret_|_secret_(?!key)")
+_TOKEN_KEY = re.compile(r"(?:^|_)tokens?$")
+# A tokenizer's special tokens are part of a model's description, not secrets.
+_SPECIAL_TOKENS = re.compile(
+    r"(?:bos|eos|eot|eom|pad|unk|cls|sep|mask|stop|start|end|image|video|audio|boi|eoi|think|special|added)_tokens?$"
+)
+_HEADER_FLAGS = ("-H", "--header", "--headers")
+
+_FLAG_NAME = r"--[a-z0-9-]*(?:api-?key|token|password|secret|secret-key|passphrase)"
+_FLAG = re.compile(rf"^{_FLAG_NAME}$", re.I)
+_WORD = r"(?:\"[^\"]*\"|'[^']*'|[^\s\"',;}})\]]+)"
+
+_TO_NEXT = r"(?:(?!\s-)[^'\"\n])+"  # a header's value: up to a quote, the line's end or the next option
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\b(Bearer)\s+[A-Za-z0-9._~+/=-]{6,}", re.I), rf"\1 {HIDDEN}"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@", re.I), rf"\1{HIDDEN}@"),
+    (re.compile(rf"({_FLAG_NAME})(=|\s+)(?!-){_WORD}", re.I), rf"\1\2{HIDDEN}"),
+    (re.compile(rf"((?:-H|--headers?)[= ]\s*['\"]?[\w-]+:\s*){_TO_NEXT}", re.I), rf"\1{HIDDEN}"),
+    (
+        re.compile(rf"((?:authorization|cookie|[\w-]*api-?key)['\"]?:\s*)(?!\s*['\"{{\[]){_TO_NEXT}", re.I),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"([?&][\w-]*(?:key|token|secret|password|sig)=)[^&\s'\"]+", re.I), rf"\1{HIDDEN}"),
+    # name = "value", in Python's or JSON's spelling
+    (
+        re.compile(
+            rf"(\b\w*(?:{_SECRET_STEMS}|(?<!_)token|(?:hf|hub|auth|access|api)_token)s?['\"]?\s*[:=]\s*)"
+            r"(?:\[\s*['\"][^\]]*\]|'[^']+'|\"[^\"]+\")",
+            re.I,
+        ),
+        rf"\1'{HIDDEN}'",
+    ),
+    # NAME=value, the shell's assignment
+    (re.compile(rf"\b([A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD)=){_WORD}"), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(?:hf_|sk-|nvapi-|gh[opusr]_|glpat-)[A-Za-z0-9_-]{16,}"), HIDDEN),
+)
+
+
+def redact(value: Any) -> Any:
+    """A copy of a JSON-like value without its secrets."""
+    if isinstance(value, dict):
+        return {k: HIDDEN if _hides(k, v) else redact(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return _redact_list(value)
+    if isinstance(value, str):
+        return redact_text(value)
+    return value
+
+
+def redact_text(text: str) -> str:
+    """A string without the secrets that it marks as such."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name may hold a secret; a tokenizer's `eos_token` does not."""
+    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()).strip("_")
+    if _SECRET_KEY.search(plain):
+        return True
+    return bool(_TOKEN_KEY.search(plain)) and not _SPECIAL_TOKENS.search(plain)
+
+
+def _hides(key: Any, value: Any) -> bool:
+    if not isinstance(key, str) or value is None or value == "" or isinstance(value, bool):
+        return False
+    if not is_secret_name(key):
+        return False
+    # token counts are numbers, also when a shell spells them: MAX_TOKENS=4096
+    if _TOKEN_KEY.search(re.sub(r"\W+", "_", key.lower())):
+        return not _is_count(value)
+    return not isinstance(value, dict)
+
+
+def _is_count(value: Any) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[-+]?\d+(?:\.\d+)?", value.strip()) is not None
+    if isinstance(value, (list, tuple)):
+        return all(_is_count(v) for v in value)
+    return isinstance(value, (int, float, dict))
+
+
+def _redact_list(items: Sequence[Any]) -> list[Any]:
+    """A list, read as a command line: what follows a secret flag is hidden up to the next flag."""
+    out: list[Any] = []
+    after = ""
+    for item in items:
+        if not isinstance(item, str):
+            out.append(redact(item))
+            continue
+        if item.startswith("-"):
+            after = item
+            out.append(redact_text(item))
+        elif _FLAG.match(after):
+            out.append(HIDDEN)
+        elif after in _HEADER_FLAGS:
+            out.append(f"{item.partition(':')[0]}: {HIDDEN}")
+            after = ""
+        else:
+            out.append(redact_text(item))
+    return out
