@@ -1,0 +1,1 @@
+"""What was measured, when, on what: records in and out of the `results/` folder."""
