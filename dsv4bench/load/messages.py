@@ -1,0 +1,113 @@
+"""What the parent and a load worker say to each other: length-prefixed msgpack frames over two unbuffered pipes."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import msgspec
+
+from dsv4bench.records.request import RequestRecord
+
+
+class Job(msgspec.Struct, tag=True, kw_only=True):
+    """One worker's share of a level. Requests are whole HTTP messages; nothing is encoded after the start.
+
+    Closed loop: `slots` requests in flight until the requests or `duration_s` run out. Open loop: request i is sent
+    at `schedule_ns[i]` after the start.
+    """
+
+    host: str
+    port: int
+    tls: bool = False
+    verify: bool = True
+    slots: int
+    requests: list[bytes]
+    indices: list[int]
+    requested: list[int | None]
+    schedule_ns: list[int] | None = None
+    duration_s: float | None = None
+    timeout_s: float = 300.0
+    kernel_stamps: bool = True
+    reuse: bool = True  # connections; what an earlier level of the same server has shown
+
+
+class Go(msgspec.Struct, tag=True):
+    """Start now."""
+
+
+class Stop(msgspec.Struct, tag=True):
+    """Send nothing more; `cancel` drops what is in flight, else it is drained."""
+
+    cancel: bool = True
+
+
+class Ready(msgspec.Struct, tag=True):
+    """Connections are open; the clock can start."""
+
+    connected: int
+
+
+class Tick(msgspec.Struct, tag=True):
+    """Progress since the start."""
+
+    in_flight: int
+    done: int
+    failed: int
+    reads: int
+    sending: bool
+
+
+class Finished(msgspec.Struct, tag=True, kw_only=True):
+    """The level's records of this worker. Times are relative to `start_ns` (monotonic)."""
+
+    start_ns: int
+    start_epoch_s: float
+    records: list[RequestRecord]
+    timestamps: str  # kernel | user
+    lag_ns: bytes  # array('q') of user stamp − kernel stamp, or of loop turns without kernel stamps
+    reads: int
+    cpu_s: float
+    wall_s: float
+    unsent: int
+    reuse: bool
+    server_gone: str | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+class Failed(msgspec.Struct, tag=True):
+    """The worker cannot do the job; `message` says why."""
+
+    message: str
+    hint: str = ""
+
+
+Message = Job | Go | Stop | Ready | Tick | Finished | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+HEADER_BYTES = 4
+
+
+def write_message(pipe: BinaryIO, message: Message) -> None:
+    raw = _encoder.encode(message)
+    rest = memoryview(len(raw).to_bytes(HEADER_BYTES, "little") + raw)
+    while rest:
+        rest = rest[pipe.write(rest) :]
+
+
+def read_message(pipe: BinaryIO) -> Message | None:
+    """The next message; None when the other side is gone."""
+    head = _exactly(pipe, HEADER_BYTES)
+    raw = _exactly(pipe, int.from_bytes(head, "little")) if head else None
+    return _decoder.decode(raw) if raw is not None else None
+
+
+def _exactly(pipe: BinaryIO, n: int) -> bytes | None:
+    parts, left = [], n
+    while left:
+        part = pipe.read(left)
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,291 @@
+"""From the raw reads of one request to its record; runs after the level, off the clock.
+
+A request completed when it brought at least one token and ended properly: a finish_reason other than error or abort,
+or `[DONE]` with usage; the cut of a connection after that changes nothing. An error object anywhere in the stream, an
+empty stream, a stream without an end, a 200 that is no stream: each is a failure with its own name, and keeps what it
+brought. The time of an event is the stamp of the read that completed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dsv4bench.load.events import Choice, Event, decode_event, error_text, text_kinds
+from dsv4bench.load.http1 import FramingError, Response
+from dsv4bench.load.sse import SseParser
+from dsv4bench.records.request import ErrorKind, RequestRecord, TokenSource
+
+ERROR_TEXT_CHARS = 300
+FAILED_FINISH = ("error", "abort")
+
+
+class Read(NamedTuple):
+    """One recvmsg: the kernel's stamp (CLOCK_REALTIME ns, 0 when there is none), ours, and the bytes."""
+
+    kernel_ns: int
+    user_ns: int
+    data: bytes
+
+
+class Capture:
+    """What the loop kept of one request. `error` is set when the socket, not the stream, ended it."""
+
+    __slots__ = (
+        "error",
+        "error_text",
+        "index",
+        "position",
+        "reads",
+        "requested",
+        "retried",
+        "t_end",
+        "t_sched",
+        "t_send",
+    )
+
+    def __init__(
+        self, index: int, requested: int | None = None, t_sched: int | None = None, position: int = 0
+    ) -> None:
+        self.index = index  # in the level
+        self.position = position  # in the worker's list of requests
+        self.requested = requested
+        self.t_sched = t_sched
+        self.t_send = 0
+        self.t_end = 0
+        self.reads: list[Read] = []
+        self.error: ErrorKind | None = None
+        self.error_text: str | None = None
+        self.retried = False
+
+
+StampOf = Callable[[Read], int]
+
+
+class _Stream:
+    """The state of one stream while its events are read in order."""
+
+    def __init__(self) -> None:
+        self.t_headers: int | None = None
+        self.t_first_chunk: int | None = None
+        self.t_first: int | None = None
+        self.t_first_content: int | None = None
+        self.t_done: int | None = None
+        self.chunk_ns: list[int] = []
+        self.totals: list[int | None] = []  # running token count at each chunk
+        self.sent_ns: list[int] = []
+        self.completion: int | None = None
+        self.prompt: int | None = None
+        self.cached: int | None = None
+        self.finish: str | None = None
+        self.error: str | None = None
+        self.done = False
+        self.whole_reply = False
+        self.events = 0
+        self.bad_events = 0
+
+    def event(self, t: int, name: bytes, data: bytes) -> None:
+        if data.strip() == b"[DONE]":
+            self.done, self.t_done = True, t
+            return
+        event = decode_event(data)
+        if event is None:
+            self.bad_events += 1
+            if name == b"error":
+                self.error = self.error or data[:ERROR_TEXT_CHARS].decode(errors="replace")
+            return
+        self.events += 1
+        message = error_text(event)
+        if message is not None:
+            self.error = self.error or message[:ERROR_TEXT_CHARS]
+        before = self.completion
+        self._count(event)
+        if event.choices:
+            if self.t_first_chunk is None:
+                self.t_first_chunk = t
+            chunks = len(self.chunk_ns)
+            self._choices(t, event.choices, counted_more=(self.completion or 0) > (before or 0))
+            if event.ts is not None and len(self.chunk_ns) > chunks:
+                self.sent_ns.append(event.ts)
+
+    def _count(self, event: Event) -> None:
+        usage = event.usage
+        if usage is not None:
+            if usage.completion_tokens is not None:
+                self.completion = usage.completion_tokens
+            if usage.prompt_tokens is not None:
+                self.prompt = usage.prompt_tokens
+            if usage.prompt_tokens_details is not None:
+                self.cached = usage.prompt_tokens_details.cached_tokens
+        elif event.timings is not None and event.timings.predicted_n is not None:
+            self.completion = event.timings.predicted_n
+
+    def _choices(self, t: int, choices: list[Choice], counted_more: bool) -> None:
+        text = content = False
+        for choice in choices:
+            visible, reasoning = text_kinds(choice)
+            text |= visible or reasoning
+            content |= visible
+            if choice.message is not None:
+                self.whole_reply = True
+            if choice.finish_reason is not None:
+                self.finish = str(choice.finish_reason)
+        if text and self.t_first is None:
+            self.t_first = t
+        if content and self.t_first_content is None:
+            self.t_first_content = t
+        # a token may have no visible text yet (half a UTF-8 character): it counts once text has begun
+        if text or (counted_more and self.t_first is not None):
+            self.chunk_ns.append(t)
+            self.totals.append(self.completion)
+
+
+def saw_done(capture: Capture) -> bool:
+    """Whether the stream so far holds the `[DONE]` event (not merely text that says so)."""
+    response, parser = Response(), SseParser()
+    for read in capture.reads:
+        parts: list[bytes] = []
+        response.feed(read.data, parts)
+        for part in parts:
+            if any(data.strip() == b"[DONE]" for _, data in parser.feed(part)):
+                return True
+    return any(data.strip() == b"[DONE]" for _, data in parser.flush())
+
+
+def read_record(capture: Capture, stamp: StampOf, origin_ns: int) -> RequestRecord:
+    """The record of one captured request; times become relative to `origin_ns`."""
+    stream, response, framing = _Stream(), Response(), None
+    parser, body, merged = SseParser(), [], 0
+    for read in capture.reads:
+        t = stamp(read) - origin_ns
+        parts: list[bytes] = []
+        try:
+            response.feed(read.data, parts)
+        except FramingError as e:
+            framing = str(e)
+            break
+        if stream.t_headers is None and response.status is not None:
+            stream.t_headers = t
+        before = len(stream.chunk_ns)
+        for part in parts:
+            body.append(part)
+            for name, data in parser.feed(part):
+                stream.event(t, name, data)
+        merged += len(stream.chunk_ns) - before > 1
+    t_last_read = stamp(capture.reads[-1]) - origin_ns if capture.reads else None
+    if t_last_read is not None:
+        for name, data in parser.flush():
+            stream.event(t_last_read, name, data)
+    error, text = _verdict(capture, stream, response, framing, b"".join(body) if not stream.chunk_ns else b"")
+    return _record(capture, stream, response, origin_ns, error, text, merged)
+
+
+def _verdict(
+    capture: Capture, stream: _Stream, response: Response, framing: str | None, body: bytes
+) -> tuple[str | None, str | None]:
+    """(error, its text); (None, None) for a request that completed."""
+    status = response.status
+    if status is not None and status != 200:
+        return f"http_{status}", _body_message(body)
+    if framing is not None:
+        return ErrorKind.BAD_RESPONSE, framing
+    if stream.error is not None:
+        return ErrorKind.IN_STREAM, stream.error
+    if stream.finish in FAILED_FINISH:
+        return ErrorKind.FINISH_ERROR, f'finish_reason "{stream.finish}"'
+    ended = stream.finish is not None or (stream.done and stream.completion is not None)
+    if stream.chunk_ns and ended:
+        return None, None
+    if capture.error is not None and (capture.error is not ErrorKind.CLOSED or not capture.reads):
+        return capture.error, capture.error_text
+    if stream.chunk_ns:
+        return (
+            ErrorKind.TRUNCATED,
+            f"the stream ended after {len(stream.chunk_ns)} chunks without a finish_reason",
+        )
+    if stream.whole_reply:
+        return ErrorKind.BAD_RESPONSE, "the server answered without streaming"
+    if not stream.events and not stream.done and body.strip():
+        return _unstreamed(body)
+    if not response.complete and not stream.done:
+        return ErrorKind.TRUNCATED, "the connection was cut before any token"
+    return ErrorKind.EMPTY, "the stream ended and carried no token"
+
+
+def _unstreamed(body: bytes) -> tuple[str, str]:
+    """A 200 whose body is no event stream: an error object, a whole reply, or something else (HTML)."""
+    event = decode_event(body)
+    if event is not None:
+        message = error_text(event)
+        if message is not None:
+            return ErrorKind.IN_STREAM, message[:ERROR_TEXT_CHARS]
+        if event.choices:
+            return ErrorKind.BAD_RESPONSE, "the server answered without streaming"
+    return ErrorKind.BAD_RESPONSE, f"not an event stream: {body[:80].decode(errors='replace')!r}"
+
+
+def _body_message(body: bytes) -> str:
+    event = decode_event(body)
+    message = error_text(event) if event is not None else None
+    if message is None and event is not None and event.message is not None:
+        message = str(event.message)
+    return (message or body.decode(errors="replace").strip())[:ERROR_TEXT_CHARS]
+
+
+def _record(
+    capture: Capture,
+    stream: _Stream,
+    response: Response,
+    origin_ns: int,
+    error: str | None,
+    text: str | None,
+    merged: int,
+) -> RequestRecord:
+    if stream.completion:
+        tokens, source = stream.completion, TokenSource.USAGE
+    elif stream.chunk_ns:
+        tokens, source = len(stream.chunk_ns), TokenSource.CHUNKS
+    else:
+        tokens, source = None, TokenSource.NONE
+    counted = _tokens_a_chunk(stream.totals) if source is TokenSource.USAGE else None
+    n_first = counted[0] if counted is not None else None
+    t_end = stream.t_done if stream.t_done is not None and error is None else capture.t_end - origin_ns
+    return RequestRecord(
+        index=capture.index,
+        t_sched_ns=None if capture.t_sched is None else capture.t_sched - origin_ns,
+        t_send_ns=capture.t_send - origin_ns,
+        t_headers_ns=stream.t_headers,
+        t_first_chunk_ns=stream.t_first_chunk,
+        t_first_ns=stream.t_first,
+        t_first_content_ns=stream.t_first_content,
+        t_last_ns=stream.chunk_ns[-1] if stream.chunk_ns else None,
+        t_end_ns=t_end,
+        chunk_ns=stream.chunk_ns,
+        chunk_tokens=counted,
+        n_first=n_first,
+        output_tokens=tokens,
+        prompt_tokens=stream.prompt,
+        cached_tokens=stream.cached,
+        token_source=source,
+        requested_tokens=capture.requested,
+        finish_reason=stream.finish,
+        status=response.status,
+        error=None if error is None else str(error),
+        error_text=text,
+        retried=capture.retried,
+        reads=len(capture.reads),
+        merged_reads=merged,
+        saw_done=stream.done,
+        sent_ns=[t - origin_ns for t in stream.sent_ns] or None,
+    )
+
+
+def _tokens_a_chunk(totals: list[int | None]) -> list[int] | None:
+    """Tokens each chunk brought, from the running totals; None unless the server counted at every chunk."""
+    counts, last = [], 0
+    for total in totals:
+        if total is None or total < last:
+            return None
+        counts.append(total - last)
+        last = total
+    return counts or None
