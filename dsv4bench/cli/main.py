@@ -1,0 +1,71 @@
+"""The application: its verbs, and the one place where an error becomes two lines and an exit code.
+
+Verb modules import only typer at the top; everything else is imported when a verb runs, so that `--help` starts at
+once on a laptop without torch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from dsv4bench import __version__
+from dsv4bench.cli import doctor, metrics, results, selftest, serve, sweep
+
+app = typer.Typer(
+    name="dsv4bench",
+    help="Why does an LLM server decode as slowly as it does, what did each lever buy, what to change next.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+app.command("sweep")(sweep.sweep)
+app.command("serve")(serve.serve)
+app.command("selftest")(selftest.selftest)
+app.command("metrics")(metrics.metrics)
+app.command("list")(results.list_results)
+app.command("show")(results.show)
+app.command("reindex")(results.reindex)
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dsv4bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback with an error."),
+) -> None:
+    """Why does an LLM server decode as slowly as it does, what did each lever buy, what to change next."""
+
+
+def main() -> None:
+    """The console script."""
+    from dsv4bench.errors import EXIT_INTERRUPTED, BenchError
+
+    try:
+        app()
+    except BenchError as e:
+        if "--debug" in sys.argv:
+            raise
+        print_error(e)
+        sys.exit(e.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of stdout went away (`| head`); nothing to say to it
+        sys.exit(0)
+
+
+def print_error(e: Exception) -> None:
+    """`error: …` and `hint: …` on stderr."""
+    message, hint = getattr(e, "message", str(e)), getattr(e, "hint", "")
+    sys.stderr.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))

@@ -1,0 +1,69 @@
+"""`dsv4bench list`, `show` and `reindex`: what lies in the results folder."""
+
+from __future__ import annotations
+
+import typer
+
+
+def list_results(
+    out: str = typer.Option("results", help="The results folder."),
+    json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
+) -> None:
+    """List the experiments, oldest first."""
+    from rich.console import Console
+
+    from dsv4bench.records.codec import encode
+    from dsv4bench.report.experiments import experiments_table
+    from dsv4bench.store.store import Store
+
+    store = Store(out)
+    entries = store.list()
+    for warning in store.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if json_out:
+        typer.echo(encode({"schema": "dsv4bench.index/1", "experiments": entries}).decode())
+    elif entries:
+        Console().print(experiments_table(entries))
+    else:
+        typer.echo(f"{out}: no experiments yet; dsv4bench sweep makes one")
+
+
+def show(
+    name: str = typer.Argument(..., help="An id, or its beginning, or a configuration's name."),
+    out: str = typer.Option("results", help="The results folder."),
+    csv: bool = typer.Option(False, "--csv", help="Print the cells as CSV."),
+    json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
+) -> None:
+    """Show one experiment again: its table, where it came from, its cells."""
+    from rich.console import Console
+
+    from dsv4bench.records.cell import CellsDocument
+    from dsv4bench.records.codec import encode
+    from dsv4bench.report.experiments import header_lines
+    from dsv4bench.report.table import print_sweep
+    from dsv4bench.store.store import Store
+
+    experiment = Store(out).resolve(name)
+    cells = experiment.cells()
+    for warning in experiment.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if json_out:
+        head = experiment.experiment
+        document = CellsDocument(id=head.id, path=str(experiment.path), status=head.status, cells=cells)
+        typer.echo(encode(document).decode())
+    elif csv:
+        from dsv4bench.store.frames import cells_frame
+
+        typer.echo(cells_frame([experiment.path]).to_csv(index=False), nl=False)
+    else:
+        for line in header_lines(experiment.experiment):
+            typer.echo(line)
+        print_sweep(cells, str(experiment.path), Console())
+
+
+def reindex(out: str = typer.Option("results", help="The results folder.")) -> None:
+    """Make index.jsonl anew from the experiments' own files."""
+    from dsv4bench.store.store import Store
+
+    entries = Store(out).reindex()
+    typer.echo(f"{out}/index.jsonl: {len(entries)} experiments")

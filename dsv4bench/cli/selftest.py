@@ -1,0 +1,31 @@
+"""`dsv4bench selftest`: the tool's own error on this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from dsv4bench.cli.values import integers
+
+
+def selftest(
+    concurrency: str = typer.Option("1,16,64,256", "--concurrency", "-c", help="Streams at once, e.g. 1,64."),
+    itl_ms: float = typer.Option(20.0, help="Interval between the paced server's tokens."),
+    ttft_ms: float = typer.Option(50.0, help="The paced server's time to the first token."),
+    tokens: int = typer.Option(100, help="Tokens a request."),
+    json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
+) -> None:
+    """Measure a paced server of known TTFT and token interval, and print how far the measurement is off."""
+    from rich.console import Console
+
+    from dsv4bench.records.codec import encode
+    from dsv4bench.report.selftest import selftest_table
+    from dsv4bench.runs.selftest import run_selftest
+
+    levels = integers(concurrency, "--concurrency") or []
+    document = run_selftest(levels, ttft_ms / 1e3, itl_ms / 1e3, tokens, lambda text: typer.echo(text, err=True))
+    if json_out:
+        typer.echo(encode(document).decode())
+    else:
+        Console().print(selftest_table(document))
+        for note in document.notes:
+            typer.echo(note)

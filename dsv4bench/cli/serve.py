@@ -1,0 +1,60 @@
+"""`dsv4bench serve`: a small DeepSeek-V4-shaped decoder with random weights, as an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import typer
+
+
+def serve(
+    device: Literal["cpu", "cuda"] = typer.Option("cpu", help="Where the model runs."),
+    kernels: Literal["fallback", "optimized"] = typer.Option(
+        "fallback", help="Decode kernels: slot by slot as the slow ones work, or grouped by expert and head."
+    ),
+    preset: Literal["tiny", "flash-layers"] = typer.Option(
+        "tiny", help="Dimensions: small ones, or the first layers of DeepSeek-V4-Flash at their real size."
+    ),
+    layers: int | None = typer.Option(None, min=1, help="How many layers, with --preset flash-layers."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; there is no authentication."),
+    port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 picks a free one."),
+    max_running: int = typer.Option(64, min=1, help="Requests that hold a slot at the same time."),
+    max_model_len: int = typer.Option(16384, min=2, help="Prompt and output tokens of a request, together."),
+    queue_limit: int = typer.Option(1024, min=0, help="Requests that may wait; more get status 429."),
+    spec_tokens: int = typer.Option(
+        0, min=0, help="Synthetic speculation: positions verified a step and request, 2 or more; 0 for none."
+    ),
+    spec_accept: float = typer.Option(
+        0.7, min=0, max=1, help="Chance that a draft is accepted after its forerunners."
+    ),
+    seed: int = typer.Option(0, min=0, help="Of the weights, and of requests that bring no seed."),
+    threads: int | None = typer.Option(None, min=1, help="CPU threads of the model.  [default: cores - 1]"),
+    served_model_name: str = typer.Option("dsv4-tiny", help="Model name that requests use."),
+) -> None:
+    """Serve a random-weight decoder of DeepSeek-V4-Flash's structure, its decode kernels switchable."""
+    from dsv4bench.errors import UsageError
+
+    try:
+        from dsv4bench.engine.config import EngineConfig
+        from dsv4bench.engine.server import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dsv4bench"):
+            raise
+        raise UsageError(f"serve needs {error.name}", "pip install 'dsv4bench[serve]'") from None
+
+    config = EngineConfig(
+        preset=preset,
+        layers=layers,
+        kernels=kernels,
+        device=device,
+        max_running=max_running,
+        max_model_len=max_model_len,
+        queue_limit=queue_limit,
+        spec_tokens=spec_tokens,
+        spec_accept=spec_accept,
+        seed=seed,
+        threads=threads or max(1, (os.cpu_count() or 2) - 1),
+        served_model_name=served_model_name,
+    )
+    run(config, host, port)

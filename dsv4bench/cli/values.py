@@ -1,0 +1,75 @@
+"""Values as people type them: lists, durations, limits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dsv4bench.records.workload import Slo
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def integers(text: str | None, option: str) -> list[int] | None:
+    """`1,8,16`. Raises UsageError."""
+    from dsv4bench.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return [int(part.replace("_", "")) for part in text.replace(" ", "").split(",") if part]
+    except ValueError:
+        raise UsageError(f"{option} {text}: not a list of whole numbers", f"for instance {option} 1,8,16") from None
+
+
+def numbers(text: str | None, option: str) -> list[float] | None:
+    """`0.5,2`. Raises UsageError."""
+    from dsv4bench.errors import UsageError
+
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.replace(" ", "").split(",") if part]
+    except ValueError:
+        raise UsageError(f"{option} {text}: not a list of numbers", f"for instance {option} 0.5,2") from None
+
+
+def seconds(text: str | float | None, option: str) -> float | None:
+    """`90`, `90s`, `1.5m`, `50ms`: seconds. Raises UsageError."""
+    from dsv4bench.errors import UsageError
+
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(text).lower())
+    if found is None or found.group(2) not in _UNITS_S:
+        raise UsageError(f"{option} {text}: not a duration", "for instance 60, 90s, 2m, 50ms")
+    return float(found.group(1)) * _UNITS_S[found.group(2)]
+
+
+def slo(text: str | None) -> Slo | None:
+    """`ttft=2s,tpot=50ms,e2e=30s`. Raises UsageError."""
+    if text is None:
+        return None
+    return slo_from(dict(_pair(part) for part in text.split(",") if part.strip()))
+
+
+def slo_from(limits: dict[str, str | float]) -> Slo:
+    from dsv4bench.errors import UsageError
+    from dsv4bench.records.workload import Slo
+
+    known = {"ttft", "tpot", "e2e"}
+    for name in limits:
+        if name not in known:
+            raise UsageError(f"--slo {name}: not a limit", "limits are ttft, tpot and e2e, e.g. ttft=2s,tpot=50ms")
+    values = {f"{name}_s": seconds(value, f"--slo {name}") for name, value in limits.items()}
+    return Slo(**values)
+
+
+def _pair(part: str) -> tuple[str, str]:
+    from dsv4bench.errors import UsageError
+
+    name, equals, value = part.partition("=")
+    if not equals:
+        raise UsageError(f"--slo {part}: not a limit", "for instance --slo ttft=2s,tpot=50ms")
+    return name.strip().lower(), value.strip()
