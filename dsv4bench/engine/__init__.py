@@ -1,0 +1,1 @@
+"""A small decoder of DeepSeek-V4-Flash's structure, with random weights, behind an OpenAI-compatible server."""

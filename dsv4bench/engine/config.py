@@ -1,0 +1,94 @@
+"""What `dsv4bench serve` was asked for, checked once; the rest of the engine takes it as given."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from dsv4bench.dsv4 import ModelDims, parameters, preset
+from dsv4bench.engine.cache import PAGE_SIZE
+from dsv4bench.engine.speculation import Speculation
+from dsv4bench.errors import UsageError
+from dsv4bench.kernels.sets import KERNEL_NAMES, KernelName
+
+DEFAULT_MAX_MODEL_LEN = 16_384
+DEFAULT_QUEUE_LIMIT = 1024
+_POOL_TOKENS_PER_REQUEST = 2048  # the KV pool holds max_running requests of this length, or one of the longest
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the server; `dims`, `speculation` and `pages` follow from them."""
+
+    preset: str = "tiny"
+    layers: int | None = None
+    kernels: KernelName = "fallback"
+    device: str = "cpu"
+    max_running: int = 64
+    max_model_len: int = DEFAULT_MAX_MODEL_LEN
+    queue_limit: int = DEFAULT_QUEUE_LIMIT
+    prefill_chunk: int = 512  # prompt tokens a step computes at most
+    spec_tokens: int = 0
+    spec_accept: float = 0.7
+    seed: int = 0
+    threads: int = 1
+    served_model_name: str = "dsv4-tiny"
+
+    def __post_init__(self) -> None:
+        if self.device == "cuda":
+            raise UsageError("--device cuda is not available in this version", "use --device cpu")
+        if self.device != "cpu":
+            raise UsageError(f"--device {self.device} is unknown", "use --device cpu")
+        if self.kernels not in KERNEL_NAMES:
+            raise UsageError(f"--kernels {self.kernels} is unknown", f"use one of: {', '.join(KERNEL_NAMES)}")
+        for option in ("max_running", "max_model_len", "threads", "prefill_chunk"):
+            if getattr(self, option) < 1:
+                flag = option.replace("_", "-")
+                raise UsageError(f"--{flag} {getattr(self, option)} is too small", "give 1 or more")
+        if self.queue_limit < 0:
+            raise UsageError(f"--queue-limit {self.queue_limit} is negative", "give 0 (nobody waits) or more")
+        _ = self.speculation  # raises UsageError for what it cannot take, as `dims` does
+        needed, present = weight_bytes(self.dims), _memory_bytes()
+        if present is not None and needed > present:
+            raise UsageError(
+                f"the weights of {self.dims.name} need {needed / 1e9:.0f} GB, "
+                f"this machine has {present / 1e9:.0f} GB",
+                "use --preset tiny, or fewer --layers",
+            )
+
+    @property
+    def dims(self) -> ModelDims:
+        return preset(self.preset, self.layers)
+
+    @property
+    def speculation(self) -> Speculation | None:
+        return Speculation(tokens=self.spec_tokens, accept=self.spec_accept) if self.spec_tokens else None
+
+    @property
+    def positions_a_step(self) -> int:
+        """Forward positions of one request in a decode step."""
+        return max(1, self.spec_tokens)
+
+    @property
+    def pages(self) -> int:
+        """Pages of the KV pool, the unused page 0 included."""
+        longest = self.max_model_len + self.positions_a_step
+        tokens = max(longest, self.max_running * min(longest, _POOL_TOKENS_PER_REQUEST))
+        return -(-tokens // PAGE_SIZE) + 1
+
+    def as_args(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
+
+
+def weight_bytes(dims: ModelDims) -> int:
+    """Routed experts as packed MXFP4 (17 bytes for 32), everything else as float32, as this engine keeps them."""
+    count = parameters(dims)
+    return count.experts * 17 // 32 + (count.total - count.experts) * 4
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None  # the system does not say

@@ -1,0 +1,119 @@
+"""A torch profiler trace of engine steps, asked for in SGLang's JSON dialect.
+
+Writes `[prefix-]<id>-TP-0.trace.json.gz` (Chrome format) with the step, layer and component annotations of `spans`.
+It is driven by the engine's thread, which the profiler observes: `before_step` and `after_step` around each step.
+Writing the trace stops the engine for that long. Per-stage and merged traces are refused, not faked; on a CPU
+device a trace holds CPU operators whatever `activities` says, for there are no others.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from dsv4bench.engine.spans import Spans
+from dsv4bench.errors import UsageError
+
+
+class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of /start_profile; every field is optional, unknown ones are ignored."""
+
+    output_dir: str | None = None
+    start_step: int | None = None
+    num_steps: int | None = None
+    activities: list[str] | None = None
+    with_stack: bool | None = None
+    record_shapes: bool | None = None
+    profile_prefix: str | None = None
+    profile_by_stage: bool | None = None
+    merge_profiles: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.profile_by_stage or self.merge_profiles:
+            raise ValueError("profile_by_stage and merge_profiles are not supported; steps are annotated instead")
+        if self.num_steps is not None and self.num_steps < 1:
+            raise ValueError(f"num_steps is {self.num_steps}, it must be 1 or more")
+        if self.profile_prefix and "/" in self.profile_prefix:
+            raise ValueError(f"profile_prefix {self.profile_prefix!r} must not contain '/'")
+
+
+class StepProfiler:
+    """At most one profile at a time."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self._request: ProfileRequest | None = None
+        self._profile: Any = None
+        self._left: int | None = None
+        self._step = 0
+        self.last_trace: Path | None = None
+        # Kineto wants its first use in the main thread, and says so on stderr otherwise.
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            pass
+
+    def start(self, request: ProfileRequest) -> None:
+        """Arms the profiler; it records from the next step on, or from `start_step`. Raises UsageError."""
+        if self._request is not None:
+            raise UsageError("a profile is already running", "POST /stop_profile first")
+        folder = _folder(request)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write traces to {folder}: {error.strerror}", "give another output_dir"
+            ) from None
+        self._request, self._left = request, request.num_steps
+
+    def stop(self) -> Path | None:
+        """Ends the profile; the trace's path, None when no step was recorded."""
+        self._request = None
+        return self._finish()
+
+    @property
+    def active(self) -> bool:
+        return self._request is not None
+
+    def before_step(self) -> None:
+        request = self._request
+        if request is None or self._profile is not None or self._step < (request.start_step or 0):
+            return
+        self._profile = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            with_stack=bool(request.with_stack),
+            record_shapes=bool(request.record_shapes),
+        )
+        self._trace = _folder(request) / _file_name(request)
+        self._profile.start()
+        self._spans.recording = True
+
+    def after_step(self) -> None:
+        self._step += 1
+        if self._profile is not None and self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self.stop()
+
+    def _finish(self) -> Path | None:
+        if self._profile is None:
+            return None
+        self._spans.recording = False
+        self._profile.stop()
+        self._profile.export_chrome_trace(str(self._trace))
+        self._profile = None
+        self.last_trace = self._trace
+        return self._trace
+
+
+def _folder(request: ProfileRequest) -> Path:
+    return Path(request.output_dir or os.environ.get("DSV4BENCH_PROFILE_DIR") or tempfile.gettempdir())
+
+
+def _file_name(request: ProfileRequest) -> str:
+    prefix = f"{request.profile_prefix}-" if request.profile_prefix else ""
+    return f"{prefix}{time.time():.6f}-TP-0.trace.json.gz"

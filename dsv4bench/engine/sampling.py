@@ -1,0 +1,27 @@
+"""From logits to tokens: greedy at temperature 0, else drawn with the request's own generator.
+
+A request's draws depend on its seed and on how many it has made, never on the batch around it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from dsv4bench.engine.sequence import Sequence
+
+
+@torch.inference_mode()
+def sample(logits: Tensor, sequences: list[Sequence], eos_id: int) -> list[int]:
+    """logits [R, vocab], one row a request -> R tokens. End of sequence is barred below `min_tokens`."""
+    for row, seq in enumerate(sequences):
+        if len(seq.output) < seq.sampling.min_tokens:
+            logits[row, eos_id] = -math.inf
+    tokens: list[int] = logits.argmax(dim=-1).tolist()
+    for row, seq in enumerate(sequences):
+        if seq.sampling.temperature > 0:
+            probability = torch.softmax(logits[row] / seq.sampling.temperature, dim=-1)
+            tokens[row] = int(torch.multinomial(probability, 1, generator=seq.generator))
+    return tokens
