@@ -1,0 +1,36 @@
+# Everything runs in .venv, which is made on demand. Extra pip options go into PIP_ARGS, for instance PyTorch's own
+# CPU index:  make test PIP_ARGS="--extra-index-url <index>"
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_ARGS ?=
+EXTRAS := serve,kernels,gpu,bench,dev
+
+.PHONY: demo test lint bench install clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $@
+
+# The main job on the embedded server (random weights, CPU): the fallback kernels' plateau, then its cure.
+demo: install
+	$(BIN)/dsv4bench sweep --demo --demo-kernels fallback --concurrency 1,8,16 --name demo-fallback --out results/.demo
+	$(BIN)/dsv4bench sweep --demo --demo-kernels optimized --concurrency 1,8,16 --name demo-optimized --out results/.demo
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python benchmarks/load_client.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache dist build
