@@ -7,11 +7,30 @@ once on a laptop without torch.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
 from dsv4bench import __version__
-from dsv4bench.cli import doctor, metrics, results, selftest, serve, sweep
+from dsv4bench.cli import (
+    baseline,
+    bundle,
+    calibrate,
+    compare,
+    doctor,
+    findings,
+    gate,
+    importing,
+    metrics,
+    predict,
+    results,
+    selftest,
+    serve,
+    sweep,
+)
+
+if TYPE_CHECKING:
+    from dsv4bench.errors import BenchError
 
 app = typer.Typer(
     name="dsv4bench",
@@ -23,11 +42,19 @@ app = typer.Typer(
 )
 
 app.command("sweep")(sweep.sweep)
+app.command("compare")(compare.compare)
+app.command("gate")(gate.gate)
+app.add_typer(baseline.app, name="baseline")
+app.command("calibrate")(calibrate.calibrate)
+app.command("predict")(predict.predict)
+app.command("findings")(findings.findings)
+app.command("import")(importing.import_files)
 app.command("serve")(serve.serve)
 app.command("selftest")(selftest.selftest)
 app.command("metrics")(metrics.metrics)
 app.command("list")(results.list_results)
 app.command("show")(results.show)
+app.command("bundle")(bundle.bundle)
 app.command("reindex")(results.reindex)
 app.command("doctor")(doctor.doctor)
 
@@ -51,10 +78,10 @@ def main() -> None:
     from dsv4bench.errors import EXIT_INTERRUPTED, BenchError
 
     try:
-        app()
+        app(prog_name="dsv4bench")
     except BenchError as e:
-        if "--debug" in sys.argv:
-            raise
+        if "--json" in sys.argv:
+            _print_json(e)
         print_error(e)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
@@ -65,7 +92,20 @@ def main() -> None:
         sys.exit(0)
 
 
+def _print_json(e: BenchError) -> None:
+    """One document on stdout in every case; `sweep` has its own kind."""
+    from dsv4bench.records.cell import ErrorNote
+    from dsv4bench.records.codec import encode
+
+    note = ErrorNote(message=e.message, hint=e.hint, exit_code=e.exit_code)
+    typer.echo(encode({"schema": "dsv4bench.error/1", "error": note}).decode())
+
+
 def print_error(e: Exception) -> None:
-    """`error: …` and `hint: …` on stderr."""
+    """`error: …` and `hint: …` on stderr; before it a traceback with --debug."""
+    if "--debug" in sys.argv:
+        import traceback
+
+        traceback.print_exception(e)
     message, hint = getattr(e, "message", str(e)), getattr(e, "hint", "")
     sys.stderr.write(f"error: {message}\n" + (f"hint: {hint}\n" if hint else ""))

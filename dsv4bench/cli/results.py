@@ -10,9 +10,8 @@ def list_results(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
     """List the experiments, oldest first."""
-    from rich.console import Console
-
     from dsv4bench.records.codec import encode
+    from dsv4bench.report.console import wide_console
     from dsv4bench.report.experiments import experiments_table
     from dsv4bench.store.store import Store
 
@@ -23,7 +22,7 @@ def list_results(
     if json_out:
         typer.echo(encode({"schema": "dsv4bench.index/1", "experiments": entries}).decode())
     elif entries:
-        Console().print(experiments_table(entries))
+        wide_console().print(experiments_table(entries))
     else:
         typer.echo(f"{out}: no experiments yet; dsv4bench sweep makes one")
 
@@ -35,10 +34,9 @@ def show(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
     """Show one experiment again: its table, where it came from, its cells."""
-    from rich.console import Console
-
     from dsv4bench.records.cell import CellsDocument
     from dsv4bench.records.codec import encode
+    from dsv4bench.report.console import wide_console
     from dsv4bench.report.experiments import header_lines
     from dsv4bench.report.table import print_sweep
     from dsv4bench.store.store import Store
@@ -58,7 +56,7 @@ def show(
     else:
         for line in header_lines(experiment.experiment):
             typer.echo(line)
-        print_sweep(cells, str(experiment.path), Console())
+        print_sweep(cells, str(experiment.path), wide_console())
 
 
 def reindex(out: str = typer.Option("results", help="The results folder.")) -> None:

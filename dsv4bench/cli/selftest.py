@@ -15,9 +15,8 @@ def selftest(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
     """Measure a paced server of known TTFT and token interval, and print how far the measurement is off."""
-    from rich.console import Console
-
     from dsv4bench.records.codec import encode
+    from dsv4bench.report.console import wide_console
     from dsv4bench.report.selftest import selftest_table
     from dsv4bench.runs.selftest import run_selftest
 
@@ -26,6 +25,6 @@ def selftest(
     if json_out:
         typer.echo(encode(document).decode())
     else:
-        Console().print(selftest_table(document))
+        wide_console().print(selftest_table(document))
         for note in document.notes:
             typer.echo(note)

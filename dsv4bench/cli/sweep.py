@@ -18,7 +18,9 @@ def sweep(
     url: str | None = typer.Argument(None, help="The server, e.g. http://127.0.0.1:8000 (a path prefix is fine)."),
     concurrency: str | None = typer.Option(None, "--concurrency", "-c", help="Levels, e.g. 1,8,16 (default)."),
     isl: str | None = typer.Option(None, help="Prompt tokens; a list gives a cell each. Default 1024."),
-    osl: int | None = typer.Option(None, help="Output tokens, exact where the server allows. Default 256."),
+    osl: int | None = typer.Option(
+        None, help="Output tokens, exact where the server allows. Default 256, or a file's own."
+    ),
     dataset: str | None = typer.Option(None, help="random, chat, or a JSONL or ShareGPT file."),
     endpoint: str | None = typer.Option(None, help="completions (default) or chat."),
     model: str | None = typer.Option(None, help="The model's name, when the server lists several or none."),
@@ -61,25 +63,19 @@ def sweep(
 
     given: dict[str, Any] = {
         "url": url,
-        "concurrency": integers(concurrency, "--concurrency"),
-        "isl": integers(isl, "--isl"),
         "osl": osl,
         "dataset": dataset,
         "endpoint": endpoint,
         "model": model,
         "requests": requests,
-        "duration_s": seconds(duration, "--duration"),
         "repeat": repeat,
-        "rates_req_s": numbers(rate, "--rate"),
         "arrivals": arrivals,
-        "slo": slo(slo_text),
         "name": name,
         "parent": parent,
         "lever": lever,
         "seed": seed,
         "vocab": vocab,
         "prefix_share": prefix_share,
-        "timeout_s": seconds(timeout, "--timeout"),
         "warmup": warmup,
     }
     fixed: dict[str, Any] = {
@@ -95,6 +91,12 @@ def sweep(
     try:
         if demo and url is not None:
             raise UsageError(f"--demo and the URL {url} were both given", "choose one: --demo starts its own server")
+        given["concurrency"] = integers(concurrency, "--concurrency")
+        given["isl"] = integers(isl, "--isl")
+        given["duration_s"] = seconds(duration, "--duration")
+        given["rates_req_s"] = numbers(rate, "--rate")
+        given["timeout_s"] = seconds(timeout, "--timeout")
+        given["slo"] = slo(slo_text)
         options = _options(given, fixed, scenario, DEMO_DEFAULTS if demo else {})
         with ProgressDisplay(Console(stderr=True), quiet) as display:
             if demo:
@@ -122,7 +124,7 @@ def _options(
 ) -> SweepOptions:
     """Command line over scenario file over defaults."""
     from dsv4bench.errors import UsageError
-    from dsv4bench.runs.options import SweepOptions
+    from dsv4bench.runs.options import SweepOptions, default_osl
 
     values = dict(defaults)
     if scenario is not None:
@@ -130,10 +132,14 @@ def _options(
     values.update({k: v for k, v in given.items() if v is not None})
     if values.get("endpoint", "completions") not in ("completions", "chat"):
         raise UsageError(f"--endpoint {values['endpoint']}: not an endpoint", "completions or chat")
+    if "osl" not in values:
+        values["osl"] = default_osl(values.get("dataset"), values.get("endpoint", "completions"))
     return SweepOptions(**values, **fixed)
 
 
 def _from_file(path: str) -> dict[str, Any]:
+    import msgspec
+
     from dsv4bench.scenario.file import read_scenario
 
     s = read_scenario(path)
@@ -156,7 +162,7 @@ def _from_file(path: str) -> dict[str, Any]:
         "requests": s.levels.requests,
         "duration_s": s.levels.duration_s,
         "repeat": s.levels.repeat,
-        "slo": slo_from(s.levels.slo) if s.levels.slo is not None else None,
+        "slo": slo_from(msgspec.structs.asdict(s.levels.slo), "levels.slo") if s.levels.slo is not None else None,
         "warmup": s.levels.warmup,
         "name": s.config.name,
         "parent": s.config.parent,
@@ -172,15 +178,14 @@ def _with_url(options: SweepOptions, url: str) -> SweepOptions:
 
 
 def _print(result: SweepResult, json_out: bool) -> None:
-    from rich.console import Console
-
     from dsv4bench.records.cell import CellsDocument, ErrorNote
     from dsv4bench.records.codec import encode
+    from dsv4bench.report.console import wide_console
     from dsv4bench.report.table import print_sweep
     from dsv4bench.runs.sweep import largest_within_slo
 
     if not json_out:
-        print_sweep(result.cells, result.path, Console())
+        print_sweep(result.cells, result.path, wide_console())
         within = largest_within_slo(result.cells)
         if within is not None:
             typer.echo(f"largest concurrency within the SLO: {within}")

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dsv4bench.records.workload import Slo
 
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -49,20 +51,26 @@ def seconds(text: str | float | None, option: str) -> float | None:
 
 def slo(text: str | None) -> Slo | None:
     """`ttft=2s,tpot=50ms,e2e=30s`. Raises UsageError."""
+    from dsv4bench.errors import UsageError
+
     if text is None:
         return None
-    return slo_from(dict(_pair(part) for part in text.split(",") if part.strip()))
+    limits = dict(_pair(part) for part in text.split(",") if part.strip())
+    if not limits:
+        raise UsageError(f"--slo {text!r}: names no limit", "for instance --slo ttft=2s,tpot=50ms")
+    return slo_from(limits)
 
 
-def slo_from(limits: dict[str, str | float]) -> Slo:
+def slo_from(limits: Mapping[str, str | float | None], where: str = "--slo") -> Slo:
+    """Limits by name. Raises UsageError."""
     from dsv4bench.errors import UsageError
     from dsv4bench.records.workload import Slo
 
     known = {"ttft", "tpot", "e2e"}
     for name in limits:
         if name not in known:
-            raise UsageError(f"--slo {name}: not a limit", "limits are ttft, tpot and e2e, e.g. ttft=2s,tpot=50ms")
-    values = {f"{name}_s": seconds(value, f"--slo {name}") for name, value in limits.items()}
+            raise UsageError(f"{where} {name}: not a limit", "limits are ttft, tpot and e2e, e.g. ttft=2s,tpot=50ms")
+    values = {f"{name}_s": seconds(value, f"{where} {name}") for name, value in limits.items()}
     return Slo(**values)
 
 

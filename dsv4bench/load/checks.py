@@ -38,6 +38,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     prefix_hit_frac: float | None = None
     prefix_share: float = 0.0
     interrupted: bool = False
+    server_gone: bool = False
     server_running_mean: float | None = None
     server_tpot_mean_s: float | None = None
     server_output_tokens: float | None = None
@@ -45,8 +46,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(n: Numbers, e: Evidence) -> tuple[Invalid | None, str | None]:
     """(stamp, why), the most damaging reason first; (None, None) for a sound level."""
-    if e.interrupted:
-        return Invalid.INTERRUPTED, "stopped before its end"
+    if e.interrupted or e.server_gone:
+        return Invalid.INTERRUPTED, "the server went away" if e.server_gone else "stopped before its end"
     if not n.n_ok:
         return Invalid.ALL_FAILED, "no request completed"
     saturated = _saturated(n, e)
@@ -73,6 +74,8 @@ def notes(n: Numbers, e: Evidence) -> list[str]:
         found.append("tokens counted by chunks: a lower bound")
     elif n.token_source is TokenSource.MIXED:
         found.append("some requests without usage: their tokens are a lower bound")
+    if not e.exact_isl and n.isl_mean is not None and abs(n.isl_mean - e.isl) > 0.05 * e.isl:
+        found.append(f"realised ISL {n.isl_mean:.0f}")
     if n.n_retried:
         found.append(f"{n.n_retried} resent after a stale connection")
     if n.n_short and n.n_short <= SHORT_FRAC * n.n_ok:

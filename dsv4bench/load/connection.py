@@ -6,7 +6,9 @@ segment. The poller is epoll, or `selectors` where there is none.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import select
 import selectors
 import socket
@@ -20,6 +22,7 @@ from dsv4bench.load.reading import Capture
 
 IN, OUT = 1, 4  # the values of EPOLLIN and EPOLLOUT
 RECV_BYTES = 65536
+CONNECT_TIMEOUT_S = 10
 
 
 class State(IntEnum):
@@ -68,6 +71,32 @@ def make_poller() -> Poller:
     return select.epoll() if hasattr(select, "epoll") else SelectorPoller()
 
 
+def reason(why: OSError | None) -> str:
+    """Why a connection ended, in words; None is a plain close."""
+    if why is None:
+        return "closed by the server"
+    return why.strerror or str(why) or type(why).__name__
+
+
+def resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    """The first address that takes a connection: `localhost` may mean ::1 first, and the server 127.0.0.1 only."""
+    found = [(f, (str(a[0]), int(a[1]))) for f, _, _, _, a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    for family, address in found if len(found) > 1 else []:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as s:
+            s.settimeout(CONNECT_TIMEOUT_S)
+            s.connect(address)
+            return family, address
+    return found[0]
+
+
+def tls_context(verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 class Connection:
     """One socket and what the loop knows about it."""
 
@@ -75,16 +104,17 @@ class Connection:
         "_incoming",
         "_out",
         "_outgoing",
+        "_recvmsg",
         "_tls",
         "capture",
-        "done_ns",
         "fd",
+        "judged",
         "last_ns",
         "response",
+        "said_done",
         "served",
         "sock",
         "state",
-        "why_closed",
     )
 
     def __init__(
@@ -101,13 +131,14 @@ class Connection:
         if kernel_stamps:
             enable_kernel_stamps(self.sock)
         self.fd = self.sock.fileno()
+        self._recvmsg = self.sock.recvmsg
         self.state = State.CONNECTING
         self.capture: Capture | None = None
         self.response = Response()
         self.last_ns = 0
-        self.done_ns = 0
+        self.said_done = False  # a read held "[DONE]", in whatever role
+        self.judged = 0  # reads there were when it was last asked whether the stream is done
         self.served = 0
-        self.why_closed = ""
         self._out = b""
         self._tls: ssl.SSLObject | None = None
         if context is not None:
@@ -115,7 +146,7 @@ class Connection:
             self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         code = self.sock.connect_ex(address)
         if code not in (0, errno.EINPROGRESS):
-            raise OSError(code, "connect")
+            raise OSError(code, os.strerror(code))
 
     @property
     def wants(self) -> int:
@@ -129,7 +160,7 @@ class Connection:
         if self.state is State.CONNECTING:
             code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
-                raise OSError(code, errno.errorcode.get(code, "connect"))
+                raise OSError(code, os.strerror(code))
             self.state = State.HANDSHAKE if self._tls is not None else State.IDLE
             if self._tls is not None:
                 self._handshake()
@@ -146,7 +177,7 @@ class Connection:
     def receive(self) -> tuple[bytes, int] | None:
         """(plain bytes, kernel stamp in realtime ns or 0); b"" at the peer's close; None when nothing is there."""
         try:
-            data, ancillary, _, _ = self.sock.recvmsg(RECV_BYTES, ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(RECV_BYTES, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return None
         kernel_ns = stamp_from(ancillary) if ancillary else 0

@@ -6,10 +6,14 @@ here without knowing the server. Text is content, reasoning (`reasoning_content`
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+# a count outside this range is none, and could not be stored
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 
 class Delta(msgspec.Struct):
@@ -26,21 +30,20 @@ class Choice(msgspec.Struct):
     delta: Delta | None = None
     message: Any = None  # a whole, non-streamed reply
     finish_reason: Any = None
-    token_ids: list[int] | None = None
 
 
 class PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
     prompt_tokens_details: PromptDetails | None = None
 
 
 class Timings(msgspec.Struct):
-    predicted_n: int | None = None  # llama.cpp's running count of generated tokens
+    predicted_n: Count | None = None  # llama.cpp's running count of generated tokens
 
 
 class Event(msgspec.Struct):
@@ -50,7 +53,7 @@ class Event(msgspec.Struct):
     object: Any = None
     message: Any = None
     timings: Timings | None = None
-    ts: int | None = None  # the paced server's send stamp, monotonic ns
+    ts: Count | None = None  # the paced server's send stamp, monotonic ns
 
 
 _decoder = msgspec.json.Decoder(Event)
@@ -60,25 +63,22 @@ def decode_event(data: bytes) -> Event | None:
     """The event in `data`, or None when it is no JSON object."""
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         pass
     try:  # odd but legal: a field of another type, a lone surrogate, a bare NaN
         plain = json.loads(data)
-        return msgspec.convert(plain, Event, strict=False) if isinstance(plain, dict) else None
-    except msgspec.ValidationError:
-        return _salvage(plain)
     except (ValueError, RecursionError):
         return None
+    return _salvage(plain) if isinstance(plain, dict) else None
 
 
 def _salvage(plain: dict[str, Any]) -> Event:
     """What can be trusted of an event whose fields have other types than the API says."""
     event = Event(error=plain.get("error"), object=plain.get("object"), message=plain.get("message"))
-    for name, kind in (("choices", list[Choice] | None), ("usage", Usage | None)):
-        try:
-            setattr(event, name, msgspec.convert(plain.get(name), kind, strict=False))
-        except msgspec.ValidationError:
-            continue
+    kinds = {"choices": list[Choice], "usage": Usage, "timings": Timings, "ts": Count}
+    for name, kind in kinds.items():
+        with contextlib.suppress(msgspec.ValidationError, ValueError, RecursionError):
+            setattr(event, name, msgspec.convert(plain.get(name), kind | None, strict=False))
     return event
 
 
@@ -86,11 +86,16 @@ def error_text(event: Event) -> str | None:
     """The message of an error event, in any of the shapes servers use; None when the event is no error."""
     if event.error is not None and event.error is not False:
         if isinstance(event.error, dict):
-            return str(event.error.get("message") or event.error)
-        return str(event.error)
+            return storable(event.error.get("message") or event.error)
+        return storable(event.error)
     if event.object == "error":
-        return str(event.message or "error")
+        return storable(event.message or "error")
     return None
+
+
+def storable(said: Any) -> str:
+    """What a server said, as text that can be encoded: JSON may escape half a surrogate pair."""
+    return str(said).encode(errors="replace").decode()
 
 
 def text_kinds(choice: Choice) -> tuple[bool, bool]:
@@ -98,9 +103,13 @@ def text_kinds(choice: Choice) -> tuple[bool, bool]:
     delta = choice.delta
     if delta is None:
         return bool(choice.text), False
-    tool = bool(delta.function_call) or any(_tool_text(call) for call in delta.tool_calls or ())
+    tool = bool(delta.function_call) or any(_tool_text(call) for call in _calls(delta))
     visible = bool(delta.content) or bool(choice.text) or bool(delta.refusal) or tool
     return visible, bool(delta.reasoning_content) or bool(delta.reasoning)
+
+
+def _calls(delta: Delta) -> list[Any]:
+    return delta.tool_calls if isinstance(delta.tool_calls, list) else []
 
 
 def _tool_text(call: Any) -> bool:

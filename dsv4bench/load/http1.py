@@ -7,10 +7,14 @@ same code de-chunks a stored response off the clock. Trailers and 1xx responses 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _HEAD, _SIZE, _CHUNK, _TRAILER, _LENGTH, _CLOSE, _DONE = range(7)
 MAX_HEAD_BYTES = 1 << 18
+MAX_SIZE_BYTES = 1 << 12
+MAX_DIGITS = 18
+_STATUS_LINE = b"HTTP/1."  # what starts with anything else need not be waited for
 
 
 class FramingError(ValueError):
@@ -48,6 +52,8 @@ class Response:
 
     def feed(self, data: bytes, out: list[bytes] | None = None) -> bool:
         """Follow the framing over `data`; body slices go to `out`. Raises FramingError on nonsense."""
+        if out is None and self._state == _SIZE and not self._tail and _is_one_chunk(data):
+            return False
         if self._tail:
             data = self._tail + data
             self._tail = b""
@@ -69,6 +75,8 @@ class Response:
                 end = data.find(b"\r\n", pos)
                 if end < 0:
                     self._tail = data[pos:]
+                    if len(self._tail) > MAX_SIZE_BYTES:
+                        raise FramingError(f"bad chunk size {self._tail[:40]!r}")
                     break
                 size = _chunk_size(data[pos:end])
                 pos = end + 2
@@ -77,6 +85,8 @@ class Response:
                 end = data.find(b"\r\n\r\n", pos)
                 if end < 0:
                     self._tail = data[pos:]
+                    if not _STATUS_LINE.startswith(self._tail[: len(_STATUS_LINE)]):
+                        raise FramingError(f"not an HTTP/1.1 status line: {self._tail[:80]!r}")
                     if len(self._tail) > MAX_HEAD_BYTES:
                         raise FramingError("no end of the response head")
                     break
@@ -117,7 +127,7 @@ class Response:
     def _parse_head(self, head: bytes) -> None:
         lines = head.decode("latin-1").split("\r\n")
         parts = lines[0].split(" ", 2)
-        if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():
+        if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not re.fullmatch("[0-9]{3}", parts[1]):
             raise FramingError(f"not an HTTP/1.1 status line: {lines[0][:80]!r}")
         status = int(parts[1])
         if 100 <= status < 200:
@@ -133,15 +143,25 @@ class Response:
         if "chunked" in headers.get("transfer-encoding", "").lower():
             self._state = _SIZE
         elif "content-length" in headers:
-            try:
-                self._left = int(headers["content-length"])
-            except ValueError:
-                raise FramingError(f"bad Content-Length {headers['content-length']!r}") from None
+            if not headers["content-length"].isdecimal() or len(headers["content-length"]) > MAX_DIGITS:
+                raise FramingError(f"bad Content-Length {headers['content-length'][:40]!r}")
+            self._left = int(headers["content-length"])
             self._state = _LENGTH if self._left else _DONE
         elif status in (204, 304):
             self._state = _DONE
         else:
             self._state, self.keep_alive = _CLOSE, False
+
+
+def _is_one_chunk(data: bytes) -> bool:
+    """Whether a read is exactly one whole chunk, as nearly all are: then there is no state to keep."""
+    end = data.find(b"\r\n", 0, 12)
+    if end < 1 or data[0] <= 48:  # "0": the last chunk, or an odd size; below it signs and spaces
+        return False
+    try:
+        return int(data[:end], 16) + end + 4 == len(data) and data.endswith(b"\r\n")
+    except ValueError:
+        return False
 
 
 def _chunk_size(line: bytes) -> int:

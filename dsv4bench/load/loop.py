@@ -4,31 +4,40 @@ Closed loop: exactly `slots` requests in flight; a finished one is followed by t
 request i leaves at its scheduled time on an idle or a new connection. Bodies are not parsed here, only the framing is
 followed to learn the end. A connection that the server closed before the first byte is opened again and its request
 resent once (counted); where that happens to most reused connections (llama.cpp closes after each stream while it
-offers keep-alive) none is reused any more. A connection silent for the timeout is a stall. Nothing else is retried.
+offers keep-alive) none is reused any more. A connection silent for the timeout is a stall; nothing else is retried.
 """
 
 from __future__ import annotations
 
-import re
-import socket
-import ssl
 import time
 from collections.abc import Callable
 
-from dsv4bench.load.connection import IN, OUT, Connection, State, make_poller
+from dsv4bench.load.connection import (
+    CONNECT_TIMEOUT_S,
+    IN,
+    OUT,
+    Connection,
+    State,
+    make_poller,
+    reason,
+    resolve,
+    tls_context,
+)
+from dsv4bench.load.ending import DONE, PING_BYTES, is_done, is_ping
 from dsv4bench.load.http1 import FramingError, Response
 from dsv4bench.load.messages import Job
-from dsv4bench.load.reading import Capture, Read, saw_done
+from dsv4bench.load.reading import Capture, Read
 from dsv4bench.load.spool import Spool
 from dsv4bench.records.request import ErrorKind
 
-CONNECT_TIMEOUT_NS = 10_000_000_000
+CONNECT_TIMEOUT_NS = CONNECT_TIMEOUT_S * 1_000_000_000
 DONE_GRACE_NS = 100_000_000  # a server may keep the socket open after [DONE]
 SCAN_NS = 50_000_000
 SPIN_NS = 1_100_000  # poll() waits whole milliseconds; the last one before a scheduled send is spun
 MAX_EVENTS = 2048
 STALE_FRAC = 0.5  # beyond this share of stale connections among the reused ones, reuse ends
-_NOT_CAPITAL = re.compile(rb"[^A-Z]+")
+
+BUSY = State.BUSY  # a member looked up through its class costs more than the comparison
 
 now_ns = time.monotonic_ns
 
@@ -43,6 +52,7 @@ class Loop:
         self.next = 0
         self.sending = True
         self.server_gone: str | None = None
+        self.why_not_connected = ""
         self.turns_ns: list[int] = []  # how long a turn took, where the kernel gives no stamps
         self.start_ns = 0
         self._control_fd, self._control, self._tick = control_fd, control, tick
@@ -51,10 +61,10 @@ class Loop:
         self._idle: list[Connection] = []
         self.reuse = job.reuse
         self._reused = self._stale = 0
-        self._refused_in_a_row = 0
+        self._unanswered_in_a_row = 0
         self._timeout_ns = int(job.timeout_s * 1e9)
-        self._context = _tls_context(job.verify) if job.tls else None
-        self._family, self._address = _resolve(job.host, job.port)
+        self._context = tls_context(job.verify) if job.tls else None
+        self._family, self._address = resolve(job.host, job.port)
 
     def connect(self) -> int:
         """Open the first connections before the clock starts; how many are open."""
@@ -68,6 +78,7 @@ class Loop:
         for c in list(self._connections.values()):
             if c.state < State.IDLE:
                 self._drop(c)
+                self.why_not_connected = f"no connection within {CONNECT_TIMEOUT_S} s"
         return len(self._idle)
 
     def run(self) -> None:
@@ -76,20 +87,25 @@ class Loop:
         self.start_ns = now_ns()
         stop_at = self.start_ns + int(self.job.duration_s * 1e9) if self.job.duration_s else None
         next_scan = self.start_ns + SCAN_NS
-        poll, on_event = self._poller.poll, self._on_event
-        self._refused_in_a_row = 0
+        slots, scheduled = self.job.slots, self.job.schedule_ns is not None
+        poll, on_event, read, connections = self._poller.poll, self._on_event, self._read, self._connections
         self._send_due()
         while self.in_flight or (self.sending and self.next < len(self.job.requests)):
             events = poll(self._wait_s(next_scan), MAX_EVENTS)
             turn = now_ns()
+            if stop_at is not None and turn >= stop_at:
+                self.sending = False
             for fd, event in events:
-                on_event(fd, event)
-            self._send_due()
+                c = connections.get(fd)
+                if c is not None and c.state is BUSY and event & ~OUT:  # readable, or in error: the read says which
+                    read(c)
+                else:
+                    on_event(fd, event)
+            if self.in_flight < slots or scheduled:
+                self._send_due()
             now = now_ns()
             if not self.job.kernel_stamps:
                 self.turns_ns.append(now - turn)
-            if stop_at is not None and now >= stop_at:
-                self.sending = False
             if now >= next_scan:
                 next_scan = now + SCAN_NS
                 self._scan(now)
@@ -139,7 +155,8 @@ class Loop:
             self._open(capture)
 
     def _send(self, c: Connection, capture: Capture) -> None:
-        c.capture, c.response, c.state, c.done_ns = capture, Response(), State.BUSY, 0
+        c.capture, c.response, c.state = capture, Response(), State.BUSY
+        c.said_done, c.judged = False, 0
         c.last_ns = now_ns()
         if not capture.retried:
             capture.t_send = c.last_ns  # a resend keeps its first send: the wait is the server's
@@ -157,9 +174,7 @@ class Loop:
                 self._family, self._address, self._context, self.job.host, kernel_stamps=self.job.kernel_stamps
             )
         except OSError as e:
-            if capture is not None:
-                capture.t_send = capture.t_send or now_ns()
-                self._refused(capture, e)
+            self._refused(capture, e)
             return
         c.capture, c.last_ns = capture, now_ns()
         self._connections[c.fd] = c
@@ -208,7 +223,8 @@ class Loop:
             return
         capture = c.capture
         assert capture is not None
-        c.last_ns = t
+        if len(data) > PING_BYTES or not is_ping(data):
+            c.last_ns = t
         self.reads += 1
         capture.reads.append(Read(kernel_ns, t, data))
         try:
@@ -218,8 +234,8 @@ class Loop:
         except FramingError as e:
             self._fail(c, ErrorKind.BAD_RESPONSE, str(e))
             return
-        if b"[DONE]" in data:
-            c.done_ns = t
+        if DONE in data:
+            c.said_done = True
 
     def _finish(self, c: Connection, t: int) -> None:
         """The response is complete: keep it, and the connection too when the server lets us."""
@@ -241,15 +257,14 @@ class Loop:
         capture, connecting = c.capture, c.state < State.IDLE
         if capture is None or connecting:
             self._drop(c)
-            if capture is not None:
-                capture.t_send = capture.t_send or now_ns()
+            if connecting:
                 self._refused(capture, why or ConnectionResetError("closed while connecting"))
         elif c.response.started:
             t = now_ns()
             if c.response.closed():
                 self._finish(c, t)
             else:
-                self._fail(c, ErrorKind.TRUNCATED, _reason(why))
+                self._fail(c, ErrorKind.TRUNCATED, reason(why))
         elif not capture.retried:
             capture.retried = True
             self._stale += c.served > 0
@@ -257,15 +272,13 @@ class Loop:
             self._drop(c)
             self._open(capture)
         else:
-            self._fail(c, ErrorKind.CLOSED, f"connection lost before the first byte, twice ({_reason(why)})")
+            self._fail(c, ErrorKind.CLOSED, f"connection lost before the first byte, twice ({reason(why)})")
 
-    def _refused(self, capture: Capture, why: OSError) -> None:
-        self._refused_in_a_row += 1
-        capture.error, capture.error_text, capture.t_end = ErrorKind.REFUSED, _reason(why), now_ns()
-        if self._refused_in_a_row >= max(3, min(self.job.slots, 64)):
-            self.sending = False
-            self.server_gone = f"{self.job.host}:{self.job.port} takes no connections any more ({_reason(why)})"
-        self._keep(capture, ok=False)
+    def _refused(self, capture: Capture | None, why: OSError) -> None:
+        self.why_not_connected = reason(why)
+        if capture is not None:
+            capture.error, capture.error_text, capture.t_end = ErrorKind.REFUSED, reason(why), now_ns()
+            self._keep(capture, ok=False)
 
     def _fail(self, c: Connection, kind: ErrorKind, text: str) -> None:
         capture = c.capture
@@ -279,8 +292,15 @@ class Loop:
         self.in_flight -= 1
         self.done += 1
         self.failed += not ok
-        if ok:
-            self._refused_in_a_row = 0
+        capture.t_send = capture.t_send or capture.t_end  # it ended before it had a connection
+        if capture.error in (ErrorKind.REFUSED, ErrorKind.CLOSED):  # a proxy before a dead server closes instead
+            self._unanswered_in_a_row += 1
+            if self._unanswered_in_a_row >= max(3, min(self.job.slots, 64)):
+                self.sending = False
+                where = f"{self.job.host}:{self.job.port}"
+                self.server_gone = f"{where} takes no requests any more ({capture.error_text})"
+        elif capture.reads:
+            self._unanswered_in_a_row = 0
         self.kept.add(capture)
 
     def _drop(self, c: Connection) -> None:
@@ -300,33 +320,8 @@ class Loop:
             silent = now - c.last_ns
             if c.state < State.IDLE:
                 if silent > CONNECT_TIMEOUT_NS:
-                    self._lost(c, TimeoutError("no connection within 10 s"))
-            elif silent > DONE_GRACE_NS and (c.done_ns or _may_be_done(capture)) and saw_done(capture):
+                    self._lost(c, TimeoutError(f"no connection within {CONNECT_TIMEOUT_S} s"))
+            elif silent > DONE_GRACE_NS and is_done(c, capture):
                 self._finish(c, c.last_ns)
             elif silent > self._timeout_ns:
                 self._fail(c, ErrorKind.STALLED, f"no byte for {self.job.timeout_s:g} s")
-
-
-def _may_be_done(capture: Capture) -> bool:
-    """[DONE] split over two reads, with or without chunk framing between its halves."""
-    tail = b"".join(read.data for read in capture.reads[-2:])[-64:]
-    return b"DONE" in _NOT_CAPITAL.sub(b"", tail)
-
-
-def _reason(why: OSError | None) -> str:
-    if why is None:
-        return "closed by the server"
-    return why.strerror or str(why) or type(why).__name__
-
-
-def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return family, (str(address[0]), int(address[1]))
-
-
-def _tls_context(verify: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -45,6 +45,7 @@ class Ready(msgspec.Struct, tag=True):
     """Connections are open; the clock can start."""
 
     connected: int
+    why_not: str = ""  # the last failure to connect
 
 
 class Tick(msgspec.Struct, tag=True):
@@ -66,7 +67,8 @@ class Finished(msgspec.Struct, tag=True, kw_only=True):
     timestamps: str  # kernel | user
     lag_ns: bytes  # array('q') of user stamp − kernel stamp, or of loop turns without kernel stamps
     reads: int
-    cpu_s: float
+    cpu_s: float  # on the clock
+    parse_cpu_s: float  # after it
     wall_s: float
     unsent: int
     reuse: bool

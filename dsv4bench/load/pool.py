@@ -8,6 +8,7 @@ Ctrl-C once cancels what is in flight and keeps what was measured.
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import selectors
 import signal
@@ -55,6 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reads: int
     worker_cpu_frac: float
     cpu_s: float
+    parse_cpu_s: float
     wall_s: float
     n_workers: int
     unsent: int
@@ -72,10 +74,12 @@ def worker_count(slots: int) -> int:
 
 
 def run_level(level: Level, on_tick: TickCallback | None = None) -> Outcome:
-    """Run one level to its end. Raises UsageError when nothing can be connected to at all."""
+    """Run one level to its end. Raises MeasuredBad when nothing takes a connection or a worker is lost."""
     n = worker_count(level.slots)
-    workers = [_Worker(_share(level, i, n)) for i in range(n)]
+    workers: list[_Worker] = []
     try:
+        for i in range(n):
+            workers.append(_Worker(_share(level, i, n)))
         _ready(workers, level)
         for w in workers:
             w.tell(Go())
@@ -93,6 +97,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,  # what select() says must be what read() finds
+            process_group=0,  # a terminal's Ctrl-C is ours to pass on, also before the worker ignores it
         )
         self.finished: Finished | None = None
         self.tick = Tick(0, 0, 0, 0, True)
@@ -105,7 +110,9 @@ class _Worker:
 
     def tell(self, message: Message) -> None:
         assert self.process.stdin is not None
-        write_message(self.process.stdin, message)  # type: ignore[arg-type]
+        # a worker that has ended: `hear` finds its last words, or that there are none
+        with contextlib.suppress(BrokenPipeError):
+            write_message(self.process.stdin, message)  # type: ignore[arg-type]
 
     def hear(self) -> Message:
         message = read_message(self.out)
@@ -153,15 +160,17 @@ def _share(level: Level, i: int, n: int) -> Job:
 
 
 def _ready(workers: list[_Worker], level: Level) -> None:
-    connected = 0
+    connected, why = 0, ""
     for w in workers:
         message = w.hear()
         assert isinstance(message, Ready)
         connected += message.connected
+        why = message.why_not or why
     if not connected:
-        raise MeasuredBad(
-            f"{level.host}:{level.port} takes no connection", "is the server still running? see its log"
-        )
+        hint = "is the server still running? see its log"
+        if "CERTIFICATE_VERIFY_FAILED" in why:
+            hint = "--insecure accepts a certificate that cannot be verified"
+        raise MeasuredBad(f"{level.host}:{level.port} takes no connection: {why}", hint)
 
 
 def _wait(workers: list[_Worker], on_tick: TickCallback | None) -> bool:
@@ -239,6 +248,7 @@ def _merge(parts: list[Finished], interrupted: bool) -> Outcome:
         reads=sum(p.reads for p in parts),
         worker_cpu_frac=max(p.cpu_s / p.wall_s if p.wall_s else 0.0 for p in parts),
         cpu_s=sum(p.cpu_s for p in parts),
+        parse_cpu_s=sum(p.parse_cpu_s for p in parts),
         wall_s=max(p.wall_s for p in parts),
         n_workers=len(parts),
         unsent=sum(p.unsent for p in parts),

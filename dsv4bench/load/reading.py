@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dsv4bench.load.events import Choice, Event, decode_event, error_text, text_kinds
+from dsv4bench.load.events import Choice, Event, decode_event, error_text, storable, text_kinds
 from dsv4bench.load.http1 import FramingError, Response
 from dsv4bench.load.sse import SseParser
 from dsv4bench.records.request import ErrorKind, RequestRecord, TokenSource
@@ -98,29 +98,30 @@ class _Stream:
         message = error_text(event)
         if message is not None:
             self.error = self.error or message[:ERROR_TEXT_CHARS]
-        before = self.completion
-        self._count(event)
+        total = self._count(event)
         if event.choices:
             if self.t_first_chunk is None:
                 self.t_first_chunk = t
             chunks = len(self.chunk_ns)
-            self._choices(t, event.choices, counted_more=(self.completion or 0) > (before or 0))
+            self._choices(t, event.choices, total)
             if event.ts is not None and len(self.chunk_ns) > chunks:
                 self.sent_ns.append(event.ts)
 
-    def _count(self, event: Event) -> None:
-        usage = event.usage
+    def _count(self, event: Event) -> int | None:
+        """The running count of generated tokens that this very event carries, if any."""
+        usage, total = event.usage, None
         if usage is not None:
             if usage.completion_tokens is not None:
-                self.completion = usage.completion_tokens
+                self.completion = total = usage.completion_tokens
             if usage.prompt_tokens is not None:
                 self.prompt = usage.prompt_tokens
             if usage.prompt_tokens_details is not None:
                 self.cached = usage.prompt_tokens_details.cached_tokens
         elif event.timings is not None and event.timings.predicted_n is not None:
-            self.completion = event.timings.predicted_n
+            self.completion = total = event.timings.predicted_n
+        return total
 
-    def _choices(self, t: int, choices: list[Choice], counted_more: bool) -> None:
+    def _choices(self, t: int, choices: list[Choice], total: int | None) -> None:
         text = content = False
         for choice in choices:
             visible, reasoning = text_kinds(choice)
@@ -128,28 +129,18 @@ class _Stream:
             content |= visible
             if choice.message is not None:
                 self.whole_reply = True
-            if choice.finish_reason is not None:
-                self.finish = str(choice.finish_reason)
+            if choice.finish_reason:  # some gateways send "" until there is one
+                self.finish = storable(choice.finish_reason)
         if text and self.t_first is None:
             self.t_first = t
         if content and self.t_first_content is None:
             self.t_first_content = t
-        # a token may have no visible text yet (half a UTF-8 character): it counts once text has begun
-        if text or (counted_more and self.t_first is not None):
+        # a token may have no visible text yet (half a UTF-8 character): it counts once text has begun, when the
+        # server counts as it goes; a first count in the last chunk is the sum, and brings no token
+        last = self.totals[-1] if self.totals else None
+        if text or (total is not None and last is not None and total > last):
             self.chunk_ns.append(t)
-            self.totals.append(self.completion)
-
-
-def saw_done(capture: Capture) -> bool:
-    """Whether the stream so far holds the `[DONE]` event (not merely text that says so)."""
-    response, parser = Response(), SseParser()
-    for read in capture.reads:
-        parts: list[bytes] = []
-        response.feed(read.data, parts)
-        for part in parts:
-            if any(data.strip() == b"[DONE]" for _, data in parser.feed(part)):
-                return True
-    return any(data.strip() == b"[DONE]" for _, data in parser.flush())
+            self.totals.append(total)
 
 
 def read_record(capture: Capture, stamp: StampOf, origin_ns: int) -> RequestRecord:
@@ -228,7 +219,7 @@ def _body_message(body: bytes) -> str:
     event = decode_event(body)
     message = error_text(event) if event is not None else None
     if message is None and event is not None and event.message is not None:
-        message = str(event.message)
+        message = storable(event.message)
     return (message or body.decode(errors="replace").strip())[:ERROR_TEXT_CHARS]
 
 

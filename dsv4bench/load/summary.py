@@ -110,6 +110,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
     tpot_mean = mean(tpots)
     good = [r for r in ok if _within(r, slo)] if slo is not None else None
     queue = [(r.t_send_ns - r.t_sched_ns) / 1e9 for r in records if r.t_sched_ns is not None]
+    decoding = [(r.t_first_ns, r.t_last_ns) for r in records if r.t_first_ns is not None and r.t_last_ns is not None]
     reads = sum(r.reads for r in records)
     why: dict[str, str] = {}
     if not ok:
@@ -129,7 +130,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         n_err=errors.total(),
         n_cancelled=len(cancelled),
         n_retried=sum(r.retried for r in records),
-        n_short=sum(1 for r in ok if r.requested_tokens and (r.output_tokens or 0) < r.requested_tokens),
+        n_short=sum(map(_short, ok)),
         errors=dict(errors),
         error_example=next((r.error_text for r in records if r.error_text and r not in cancelled), None),
         token_source=_source(ok),
@@ -139,7 +140,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         osl_mean=mean(_known(r.output_tokens for r in ok)),
         tokens_per_chunk=output / chunks if output and chunks else None,
         output_tok_s=_rate(output, duration_s),
-        output_tok_s_steady=_rate(tokens_within(records, window), steady_s) if window else None,
+        output_tok_s_steady=_rate(tokens_within(records, window), steady_s) if window and ok else None,
         total_tok_s=_rate(output + prompt, duration_s) if output is not None and prompt is not None else None,
         request_s=_rate(len(ok) or None, duration_s),
         tok_s_per_user=1 / tpot_mean if tpot_mean else None,
@@ -168,10 +169,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         queue_client_p99_s=percentile(queue, 0.99),
         n_late=sum(q * 1e9 > LATE_NS for q in queue) if queue else None,
         achieved_batch=mean_in_flight(((r.t_send_ns, r.t_end_ns) for r in records), over),
-        decode_batch=mean_in_flight(
-            ((r.t_first_ns, r.t_last_ns) for r in records if r.t_first_ns is not None and r.t_last_ns is not None),
-            over,
-        ),
+        decode_batch=mean_in_flight(decoding, over) if decoding else None,
         peak_in_flight=peak_in_flight(records),
         merged_reads_frac=sum(r.merged_reads for r in records) / reads if reads else None,
         why_null=why,
@@ -240,6 +238,13 @@ def _source(ok: Sequence[RequestRecord]) -> TokenSource:
     if not sources:
         return TokenSource.NONE
     return sources.pop() if len(sources) == 1 else TokenSource.MIXED
+
+
+def _short(r: RequestRecord) -> bool:
+    """Fewer tokens than asked for. Chunks are a lower bound and prove nothing; a stop of the model's own does."""
+    if not r.requested_tokens or (r.output_tokens or 0) >= r.requested_tokens:
+        return False
+    return r.token_source is TokenSource.USAGE or r.finish_reason == "stop"
 
 
 def _within(r: RequestRecord, slo: Slo) -> bool:

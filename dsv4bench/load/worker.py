@@ -7,6 +7,7 @@ parent does (stdin closes). Parsing begins when the level is over; the garbage c
 from __future__ import annotations
 
 import array
+import contextlib
 import gc
 import os
 import signal
@@ -53,7 +54,7 @@ def main() -> None:
     except OSError as e:
         write_message(stdout, Failed(f"{job.host}:{job.port}: {e.strerror or e}", "check the host name"))
         return
-    write_message(stdout, Ready(connected))
+    write_message(stdout, Ready(connected, loop.why_not_connected))
     if not isinstance(read_message(stdin), Go):
         return
     write_message(stdout, _measure(loop))
@@ -69,7 +70,9 @@ def _measure(loop: Loop) -> Finished:
     cpu, wall = time.process_time_ns() - cpu, time.monotonic_ns() - wall
     stepped = abs(realtime_offset_ns() - offset) > STEP_NS
     gc.enable()
+    parse_cpu = time.process_time_ns()
     records, lag_ns, timestamps = _records(loop, offset, stepped)
+    parse_cpu = time.process_time_ns() - parse_cpu
     return Finished(
         start_ns=loop.start_ns,
         start_epoch_s=epoch,
@@ -78,6 +81,7 @@ def _measure(loop: Loop) -> Finished:
         lag_ns=lag_ns.tobytes(),
         reads=loop.reads,
         cpu_s=cpu / 1e9,
+        parse_cpu_s=parse_cpu / 1e9,
         wall_s=wall / 1e9,
         unsent=len(loop.job.requests) - loop.next,
         reuse=loop.reuse,
@@ -108,4 +112,5 @@ def _records(loop: Loop, offset_ns: int, stepped: bool) -> tuple[list[RequestRec
 
 
 if __name__ == "__main__":
-    main()
+    with contextlib.suppress(BrokenPipeError):  # the parent was interrupted and is gone
+        main()

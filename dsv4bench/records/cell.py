@@ -98,7 +98,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     # the batch
     achieved_batch: float | None
     decode_batch: float | None
-    peak_in_flight: int
+    peak_in_flight: int | None
     server_running_mean: float | None = None
     server_waiting_mean: float | None = None
     kv_usage_max_frac: float | None = None
@@ -106,7 +106,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     prefix_hit_frac: float | None = None
 
     # the tool's own error
-    timestamps: Literal["kernel", "user"]
+    timestamps: Literal["kernel", "user", "unknown"]
     client_lag_p50_s: float | None
     client_lag_p99_s: float | None
     client_lag_max_s: float | None
@@ -122,6 +122,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     gpu_power_mean_w: float | None = None
     gpu_throttle: list[str] = msgspec.field(default_factory=list)
     why_null: dict[str, str] = msgspec.field(default_factory=dict)
+
+    # of cells that were published or imported rather than measured here
+    rounding: dict[str, float] = msgspec.field(default_factory=dict)  # field -> half of its last printed digit
+    approximate: list[str] = msgspec.field(default_factory=list)  # fields given as "about": they enter no verdict
+    block: int | None = None  # launches of one block are pairs
 
 
 class ErrorNote(msgspec.Struct, frozen=True, kw_only=True):

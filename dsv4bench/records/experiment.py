@@ -63,7 +63,9 @@ class Experiment(Document, frozen=True, kw_only=True):
     scenario: str
     config: str
     parent: str | None = None
-    lever: str | None = None
+    lever: str | None = None  # several are joined by "+"
+    lever_keys: list[str] = msgspec.field(default_factory=list)  # server arguments that the lever sets
+    touches: list[str] = msgspec.field(default_factory=list)  # components that the lever can change
     status: Status
     reason: str | None = None  # why it is not complete
     started_utc: str
@@ -73,7 +75,7 @@ class Experiment(Document, frozen=True, kw_only=True):
     plan: Plan
     server: ServerInfo
     launches: dict[str, float | None] = msgspec.field(default_factory=dict)
-    machine: Machine
+    machine: Machine | None  # None: imported from a file that does not say
     server_on_this_host: bool
     tool: Tool
     environment: dict[str, str] = msgspec.field(default_factory=dict)

@@ -32,6 +32,7 @@ class TokenSource(StrEnum):
     USAGE = "usage"  # the server's usage object
     CHUNKS = "chunks"  # chunks with text: a lower bound, enters no verdict
     MIXED = "mixed"  # some requests of a level had usage, others not
+    CLIENT = "client"  # another tool's client, with its own tokenizer; the server may have counted otherwise
     NONE = "none"  # nothing was counted
 
 

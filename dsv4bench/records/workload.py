@@ -13,21 +13,22 @@ Endpoint = Literal["completions", "chat"]
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """The prompts and the sampling of a sweep. `dataset` is random, chat, or a file's name.
 
+    None stands for what an imported file does not tell; a sweep of our own fills every field that has no default.
     `prompt_kind` is how prompts travel (token ids keep their exact length, text is tokenised by the server).
     """
 
-    endpoint: Endpoint
-    dataset: str
+    endpoint: Endpoint | None
+    dataset: str | None
     dataset_sha256: str | None = None  # of a file or of the packaged corpus; random prompts follow from the seed
-    prompt_kind: Literal["token_ids", "text", "messages"]
+    prompt_kind: Literal["token_ids", "text", "messages"] | None
     isl: list[int]
     osl: int | None  # None: the lengths that a file names
-    seed: int
+    seed: int | None
     vocab_size: int | None = None
     vocab_source: str | None = None  # option | server | config | probed | assumed
-    prefix_share: float = 0.0
-    temperature: float = 0.0
-    ignore_eos: bool = True
+    prefix_share: float | None = 0.0
+    temperature: float | None = 0.0
+    ignore_eos: bool | None = True
     sent_fields: list[str] = msgspec.field(default_factory=list)  # request fields the server accepted
 
     def fingerprint(self) -> str:

@@ -21,15 +21,25 @@ def experiments_table(entries: Sequence[IndexEntry]) -> Table:
 
 def header_lines(e: Experiment) -> list[str]:
     """Who was measured, with what, on what, and how it ended."""
-    s, w, m = e.server, e.workload, e.machine
+    s, w = e.server, e.workload
     lever = f", lever {e.lever} on {e.parent or 'no parent named'}" if e.lever else ""
     ended = f" ({e.reason})" if e.reason else ""
-    gpus = ", ".join(g.name for g in m.gpus) or "no GPU here"
-    host = "on this host" if e.server_on_this_host else "on another host"
+    where = "on this host" if e.server_on_this_host else "on another host"
     isl = ",".join(map(str, w.isl))
+    sent = f"{w.endpoint or 'endpoint not told'}, {w.dataset or 'dataset not told'}, ISL {isl}"
+    told = "" if w.osl is None else f", OSL {w.osl}"
+    seed = "" if w.seed is None else f", seed {w.seed}"
     return [
         f"{e.id}: {e.status}{ended}",
-        f"config {e.config}{lever}; {s.engine} {s.version or ''} {host}, model {s.model}, {len(e.launches)} launch(es)",
-        f"{w.endpoint}, dataset {w.dataset}, ISL {isl}, OSL {w.osl}, seed {w.seed}, workload {e.workload_fingerprint}",
-        f"client {m.cpu}, {m.cores} cores, {gpus}; dsv4bench {e.tool.version}",
+        f"config {e.config}{lever}; launches {len(e.launches)}",
+        f"{s.engine} {s.version or ''} {where}, model {s.model}",
+        f"{sent}{told}{seed}, workload {e.workload_fingerprint}",
+        _measured_by(e),
     ]
+
+
+def _measured_by(e: Experiment) -> str:
+    if e.machine is None:
+        return f"imported from a {e.extra.get('imported_from')} file; dsv4bench {e.tool.version}"
+    gpus = ", ".join(g.name for g in e.machine.gpus) or "no GPU here"
+    return f"client {e.machine.cpu}, {e.machine.cores} cores, {gpus}; dsv4bench {e.tool.version}"

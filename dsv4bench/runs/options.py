@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from dsv4bench.errors import UsageError
+from dsv4bench.load.prompt_files import read_prompt_file
 from dsv4bench.records.workload import Endpoint, Plan, Slo
+
+MAX_VOCAB = 1 << 22  # no tokenizer comes near; a slip of the keyboard would fill the memory
 
 
 class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"--{name} {_joined(values)}: every value must be at least 1")
             if len(set(values)) != len(values):
                 raise UsageError(f"--{name} {_joined(values)}: a value stands twice", "use --repeat to measure again")
-        if any(rate <= 0 for rate in self.rates_req_s):
+        if any(not (rate > 0 and math.isfinite(rate)) for rate in self.rates_req_s):
             raise UsageError(f"--rate {_joined(self.rates_req_s)}: a rate must be above 0 requests a second")
         if self.osl is not None and self.osl < 1:
             raise UsageError(f"--osl {self.osl}: at least one token must be asked for")
@@ -57,6 +62,8 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("--requests and --duration were both given", "choose one: they both end a level")
         if self.requests is not None and self.requests < 1:
             raise UsageError(f"--requests {self.requests}: at least one request must be sent")
+        if self.vocab is not None and not 2 <= self.vocab <= MAX_VOCAB:
+            raise UsageError(f"--vocab {self.vocab}: not a vocabulary's size", "DeepSeek-V4 has 129280 tokens")
         if self.repeat < 1:
             raise UsageError(f"--repeat {self.repeat}: at least one")
         if self.timeout_s <= 0 or (self.duration_s is not None and self.duration_s <= 0):
@@ -75,6 +82,14 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
             warmup=self.warmup,
             slo=self.slo,
         )
+
+
+def default_osl(dataset: str | None, endpoint: Endpoint) -> int | None:
+    """Tokens to ask for when the user names none: 256, or None (each record's own) for a file that tells them all."""
+    if dataset in (None, "random", "chat"):
+        return 256
+    assert dataset is not None
+    return None if all(p.osl is not None for p in read_prompt_file(dataset, endpoint).prompts) else 256
 
 
 class Coordinates(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dsv4bench.errors import MeasuredBad, UsageError
+from dsv4bench.host.redact import redact_text
 from dsv4bench.load.pool import run_level
 from dsv4bench.load.prompts import Prompt, PromptSource, make_source, text_chars
 from dsv4bench.load.requests import field_sets
@@ -58,7 +59,7 @@ def probe(o: SweepOptions, target: Target, info: ServerInfo, seed: int, say: Mes
     if sender is None:
         if o.dataset is not None or dataset != "random":
             raise _refusal(record, info, o)
-        notes.append("this server takes no token ids: text prompts, ISL is approximate")
+        notes = ["this server takes no token ids: text prompts, ISL is approximate"]
         dataset, vocab = "chat", None
         make = _maker(o, dataset, None)
         source = make(seed)
@@ -149,6 +150,7 @@ def _sender(o: SweepOptions, target: Target, info: ServerInfo, extra: dict[str, 
         extra=extra,
         temperature=o.temperature,
         timeout_s=o.timeout_s,
+        exact_osl=o.ignore_eos,
     )
 
 
@@ -176,7 +178,7 @@ def _calibrated(
 
 def _refusal(record: RequestRecord, info: ServerInfo, o: SweepOptions) -> UsageError | MeasuredBad:
     """What to say when the probe failed: whose fault it is, and what to try."""
-    text = record.error_text or ""
+    text = redact_text(record.error_text or "")
     what = f"{info.url}: the probe request failed: {record.error}" + (f": {text}" if text else "")
     lowered = text.lower()
     if record.error in ("http_401", "http_403"):

@@ -37,9 +37,9 @@ def run_selftest(
         target = parse_url(server.url)
         for c in concurrency:
             say(f"C={c}: {WAVES * c} requests of {tokens} tokens, {1e3 * itl_s:g} ms apart, twice")
-            user = run_level(_level(target, c, tokens, kernel_stamps=False))
+            user = _run(paced_level(target, c, tokens, kernel_stamps=False))
             server.stats(reset=True)
-            kernel = run_level(_level(target, c, tokens, kernel_stamps=True))
+            kernel = _run(paced_level(target, c, tokens, kernel_stamps=True))
             late_us = server.stats().late_p99_us
             level = _errors(c, kernel, user, None if late_us is None else late_us / 1e6, itl_s)
             levels.append(level)
@@ -77,8 +77,9 @@ def ttft_errors_s(records: list[RequestRecord]) -> list[float]:
     return [(r.t_first_ns - r.sent_ns[0]) / 1e9 for r in records if r.t_first_ns is not None and r.sent_ns]
 
 
-def _level(target: Target, c: int, tokens: int, *, kernel_stamps: bool) -> Level:
-    n = WAVES * c
+def paced_level(target: Target, c: int, tokens: int, *, waves: int = WAVES, kernel_stamps: bool = True) -> Level:
+    """`waves` requests a stream, C streams."""
+    n = waves * c
     return Level(
         host=target.host,
         port=target.port,
@@ -89,6 +90,13 @@ def _level(target: Target, c: int, tokens: int, *, kernel_stamps: bool) -> Level
         slots=c,
         kernel_stamps=kernel_stamps,
     )
+
+
+def _run(level: Level) -> Outcome:
+    outcome = run_level(level)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome
 
 
 def _errors(c: int, kernel: Outcome, user: Outcome, late_s: float | None, itl_s: float) -> SelftestLevel:

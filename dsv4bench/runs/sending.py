@@ -27,6 +27,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float
     timeout_s: float
     reuse: bool = True
+    exact_osl: bool = True  # a shorter output is short, even where the server does not take ignore_eos
 
     def level(
         self,
@@ -50,14 +51,13 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
             )
             for p in prompts
         ]
-        exact = bool(self.extra.get("ignore_eos"))
         return Level(
             host=target.host,
             port=target.port,
             tls=target.scheme == "https",
             verify=target.verify,
             requests=requests,
-            requested=[(max_tokens or p.osl) if exact else None for p in prompts],
+            requested=[(max_tokens or p.osl) if self.exact_osl else None for p in prompts],
             slots=slots if schedule_ns is None else min(len(prompts), OPEN_AHEAD),
             schedule_ns=schedule_ns,
             duration_s=duration_s,
@@ -66,13 +66,15 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def arrivals_ns(n: int, rate_req_s: float, kind: str, seed: str) -> list[int]:
-    """Absolute send times of an open loop, from the start: no drift whatever the server does."""
-    if kind == "constant":
-        return [round(i / rate_req_s * 1e9) for i in range(n)]
+def arrivals_ns(n: int, rate_req_s: float, kind: str, seed: str, duration_s: float | None = None) -> list[int]:
+    """Absolute send times of an open loop, from the start: no drift whatever the server does.
+
+    `n` of them, or as many as fall into `duration_s`: then their number is random, too, and the mean rate is right.
+    """
     rng = random.Random(seed)
-    t, times = 0.0, []
-    for _ in range(n):
+    t = 0.0
+    times: list[int] = []
+    while (len(times) < n) if duration_s is None else (t < duration_s):
         times.append(round(t * 1e9))
-        t += rng.expovariate(rate_req_s)
+        t = len(times) / rate_req_s if kind == "constant" else t + rng.expovariate(rate_req_s)
     return times

@@ -32,6 +32,9 @@ from dsv4bench.server.target import Target, find_target
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.store import Store
 
+SAME_START_S = 0.5
+RESUMED = "resumed"  # in run.json's extra: how often the sweep was taken up again
+
 
 class SweepResult(NamedTuple):
     """What a sweep brought, whole or in part. `error` is what ended it early; `interrupted` is Ctrl-C."""
@@ -79,11 +82,17 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
     if o.dry_run:
         return SweepResult([], None, None, None, [*probed.notes, _estimate_text(estimate, probed)])
     unfinished = store.find_resumable(o.name, o.scenario, workload.fingerprint(), plan) if o.resume else None
+    if unfinished is not None and unfinished.experiment.server.model != info.model:
+        say(f"{unfinished.id} measured {unfinished.experiment.server.model}: it cannot go on with {info.model}")
+        unfinished = None
+    resumed = 0
     if unfinished is not None:
         experiment = store.resume(unfinished.id)
-        seed = experiment.experiment.workload.seed
-        probed = msgspec.structs.replace(probed, source=probed.make_source(seed))
+        resumed = 1 + int(experiment.experiment.extra.get(RESUMED, 0))
+        experiment.update(extra={**experiment.experiment.extra, RESUMED: resumed})
         workload = experiment.experiment.workload
+        assert workload.seed is not None, "a sweep of ours always writes one"
+        probed = msgspec.structs.replace(probed, source=probed.make_source(workload.seed))
         say(f"resuming {experiment.id}: {len(experiment.done())} of {len(levels(plan))} levels are done")
     else:
         if o.resume:
@@ -102,7 +111,9 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
             environment=environment(),
             command=o.command,
         )
-    setting = Setting(info=info, plan=plan, workload=workload, probed=probed, on_this_host=target.on_this_host)
+    setting = Setting(
+        info=info, plan=plan, workload=workload, probed=probed, on_this_host=target.on_this_host, resumed=resumed
+    )
     return _Sweep(setting, target, experiment, on_progress, say, list(probed.notes)).run()
 
 
@@ -179,8 +190,12 @@ class _Sweep:
         if self.s.info.metrics_path is not None:
             gauges = GaugeScraper(self.target, self.s.info).scrape_now()
             start = gauges.process_start_time_s if gauges is not None else None
+        if start is None and not known:
+            start = self.s.info.process_start_time_s
+        if start is None and known:
+            return list(known)[-1]  # a server that does not tell, or not now, was not started anew for that
         for launch, seen in known.items():
-            if seen == start or (seen is not None and start is not None and abs(seen - start) < 0.5):
+            if seen is not None and start is not None and abs(seen - start) < SAME_START_S:
                 return launch
         launch = f"L{len(known)}"
         if known:
@@ -215,12 +230,16 @@ class _Sweep:
 
 
 def largest_within_slo(cells: list[Cell], frac: float = 0.99) -> int | None:
-    """The largest C whose every repeat kept the SLO for at least `frac` of its requests; None when none did."""
+    """The largest C whose every repeat is valid and kept the SLO for at least `frac` of its requests, or None."""
     by_c: dict[int, list[Cell]] = {}
     for c in cells:
         if c.concurrency is not None and c.slo_frac is not None:
             by_c.setdefault(c.concurrency, []).append(c)
-    within = [c for c, found in by_c.items() if all((cell.slo_frac or 0.0) >= frac for cell in found)]
+    within = [
+        c
+        for c, found in by_c.items()
+        if all(cell.invalid is None and (cell.slo_frac or 0.0) >= frac for cell in found)
+    ]
     return max(within, default=None)
 
 

@@ -50,6 +50,7 @@ class Telemetry:
         self._gpus: list[tuple[float, list[GpuSample]]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_gpus, name="gpu-telemetry", daemon=True)
+        self.interrupted = False
         self.before: Gauges | None = None
         self.after: Gauges | None = None
 
@@ -71,8 +72,16 @@ class Telemetry:
             self._reader.close()
         if kind is None:
             samples = list(self._scraper.samples)
-            self.after = self._settled()
+            try:
+                self.after = self._settled()
+            except KeyboardInterrupt:  # the level is measured: it is kept, and the sweep ends after it
+                self.interrupted = True
             self._scraper.samples[:] = samples
+
+    def notes(self) -> list[str]:
+        """What happened on the server that a reader of the numbers must know."""
+        preempted = delta(self.before, self.after, "preemptions_total")
+        return [f"{preempted:.0f} preemptions"] if preempted else []
 
     def samples(self) -> list[TelemetrySample]:
         """Gauges and GPUs in time order; a GPU reading stands alone when the server has no metrics."""

@@ -6,6 +6,8 @@ where the refusal is known to be clean (an id out of range reaches an unchecked 
 
 from __future__ import annotations
 
+import ssl
+
 import httpx
 
 from dsv4bench.records.server import Engine, ServerInfo
@@ -24,7 +26,9 @@ def find_vocab(option: int | None, info: ServerInfo, target: Target) -> tuple[in
     if info.vocab_size is not None:
         return info.vocab_size, info.vocab_source or "server"
     if info.engine in ASKED:
-        with httpx.Client(headers=target.headers, verify=target.verify, timeout=QUESTION_S) as client:
+        # as every other call: no proxy sees the key, and the system's trust store counts
+        tls: ssl.SSLContext | bool = ssl.create_default_context() if target.verify else False
+        with httpx.Client(headers=target.headers, verify=tls, timeout=QUESTION_S, trust_env=False) as client:
             size = _bisect(client, target.url("/v1/completions"), info.model)
         if size is not None:
             return size, "probed"

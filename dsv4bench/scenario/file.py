@@ -13,39 +13,52 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from dsv4bench.errors import UsageError
 from dsv4bench.records.workload import Endpoint
+from dsv4bench.scenario.reading import read_yaml
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, lt=1e9)]
+Rate = Annotated[float, Meta(gt=0, lt=1e9)]
+Limit = Annotated[str, Meta(pattern=r"^\s*[0-9]*\.?[0-9]+\s*(us|ms|s|m|min|h)?\s*$")] | Seconds  # 50ms, 2s, 1.5
 
 
 class ServerPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str | None = None
     endpoint: Endpoint | None = None
     model: str | None = None
-    timeout_s: float | None = None
+    timeout_s: Seconds | None = None
 
 
 class WorkloadPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    isl: list[int] | None = None
-    osl: int | None = None
+    isl: list[Count] | None = None
+    osl: Count | None = None
     dataset: str | None = None
-    prefix_share: float | None = None
+    prefix_share: Annotated[float, Meta(ge=0, lt=1)] | None = None
     seed: int | None = None
-    vocab: int | None = None
-    temperature: float | None = None
+    vocab: Annotated[int, Meta(ge=2)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+
+
+class SloPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    ttft: Limit | None = None
+    tpot: Limit | None = None
+    e2e: Limit | None = None
 
 
 class LevelsPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    concurrency: list[int] | None = None
-    rates_req_s: list[float] | None = None
-    arrivals: str | None = None
-    requests: int | None = None
-    duration_s: float | None = None
-    repeat: int | None = None
-    slo: dict[str, str | float] | None = None
+    concurrency: list[Count] | None = None
+    rates_req_s: list[Rate] | None = None
+    arrivals: Literal["poisson", "constant"] | None = None
+    requests: Count | None = None
+    duration_s: Seconds | None = None
+    repeat: Count | None = None
+    slo: SloPart | None = None
     warmup: bool | None = None
 
 
@@ -67,38 +80,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def read_scenario(path: Path | str) -> Scenario:
     """Raises UsageError naming file, line, key and what was expected."""
-    import yaml
-
-    path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as e:
-        raise UsageError(f"{path}: {e.strerror}", "give a scenario file, e.g. scenarios/decode.yaml") from e
-    try:
-        plain = yaml.safe_load(text)
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        raise UsageError(f"{path}{line}: not YAML: {getattr(e, 'problem', e)}") from e
-    try:
-        return msgspec.convert({} if plain is None else plain, Scenario)
-    except msgspec.ValidationError as e:
-        raise UsageError(f"{path}:{_line(text, str(e))}: {e}", "see docs/scenarios.md for every key") from e
-
-
-def _line(text: str, message: str) -> int:
-    """The line of the key that a validation message points at (`$.levels.repeat`, or an unknown field)."""
-    import yaml
-
-    path = re.search(r"`\$([^`]*)`", message)
-    unknown = re.search(r"unknown field `([^`]+)`", message)
-    keys = [k for k in re.split(r"[.\[\]]+", path.group(1) if path else "") if k and k != "..."]
-    keys += [unknown.group(1)] if unknown else []
-    node: Any = yaml.compose(text)
-    line = 1
-    for key in keys:
-        for key_node, value_node in getattr(node, "value", []) if isinstance(node, yaml.MappingNode) else []:
-            if key_node.value == key:
-                node, line = value_node, key_node.start_mark.line + 1
-                break
-    return line
+        return read_yaml(Path(path), Scenario, "see docs/scenarios.md for every key")
+    except UsageError as e:
+        duration = "Expected a duration such as 50ms, 2s or 1.5m"
+        raise UsageError(re.sub(r"Expected `str` matching regex '.*'", duration, e.message), e.hint) from e

@@ -25,7 +25,8 @@ def cell_series(cell: Cell, requests: Iterable[RequestRecord], telemetry: Sequen
     """What one cell looked like. `telemetry` may hold other cells' samples and those of an attempt given up."""
     found = list(requests)
     ok = [r for r in found if r.ok]
-    start_s = _epoch(cell.started_utc) - 1  # started_utc may be cut to whole seconds
+    # started_utc may be cut to whole seconds, and an imported cell may have none
+    start_s = _epoch(cell.started_utc) - 1 if telemetry else 0.0
     own = [s for s in telemetry if s.cell == cell.cell and s.t_s >= start_s]
     return CellSeries(
         cell=cell.cell,

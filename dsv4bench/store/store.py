@@ -58,7 +58,7 @@ class Store:
         workload: Workload,
         plan: Plan,
         server: ServerInfo,
-        machine: Machine,
+        machine: Machine | None,
         server_on_this_host: bool,
         tool: Tool,
         parent: str | None = None,

@@ -1,0 +1,1 @@
+"""Is B really different from A? Pure functions of values: arms in, verdicts, laws and gate outcomes out."""

@@ -1,0 +1,108 @@
+"""Speculative decoding taken apart: tokens a step, and what a step costs.
+
+    X_new / X_base = (AL_new / AL_base) · (steps/s ratio)        step inflation = (AL ratio) / (X ratio)
+
+It pays when more tokens a step outweigh the longer step; the verifier is saturated where a step grows by 0.95 of the
+acceptance length or more; below an acceptance length of 1.2 the drafts are at fault. Without a recorded acceptance
+length the cause is not measured, and no cause is named.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import fmean
+
+from dsv4bench.compare.comparable import Realised, comparable_at, realised
+from dsv4bench.compare.samples import Column, Coordinate, aligned, columns, order
+from dsv4bench.records.arm import Arm
+from dsv4bench.records.verdict import SpecState, SpecVerdict
+
+ACCEPT_LEAST = 1.2
+SATURATED = 0.95
+METRIC = "output_tok_s"
+WORDS = re.compile(r"(^|[._+ -])(spec|speculative|mtp|eagle\d*|draft|ngram|nextn|medusa)([._+ -]|$)", re.IGNORECASE)
+OFF = {None, False, "", "none", "null", "off", "false"}
+
+
+def speculates(arm: Arm) -> bool:
+    """Whether an arm shows speculative decoding: an acceptance length, a lever's name, or a setting that is on."""
+    if any(c.accept_length is not None for c in arm.cells):
+        return True
+    if any(WORDS.search(lever) for lever in arm.levers):
+        return True
+    settings = arm.server or {}
+    return any(WORDS.search(k) and (v.lower() if isinstance(v, str) else v) not in OFF for k, v in settings.items())
+
+
+def speculation(base: Arm, new: Arm) -> list[SpecVerdict]:
+    """One line a concurrency where both have a throughput; empty when `new` does not speculate."""
+    if not speculates(new):
+        return []
+    sides = [{at: c for (_, at), c in columns(arm, [METRIC]).items()} for arm in (base, new)]
+    facts = realised(base.cells), realised(new.cells)
+    to_base = aligned(list(sides[0]), list(sides[1]))
+    found = []
+    for there, at in sorted(to_base.items(), key=lambda pair: order(pair[1])):
+        a, b = sides[0].get(at), sides[1][there]
+        if a is None or at.concurrency is None or not (_values(a) and _values(b)):
+            continue
+        found.append(_taken_apart(base, new, at, a, b, facts[0][at], facts[1][there]))
+    return found
+
+
+def _values(column: Column) -> list[float]:
+    return [s.value for s in column.samples] or column.shown
+
+
+def _taken_apart(
+    base: Arm, new: Arm, at: Coordinate, a: Column, b: Column, fact_a: Realised, fact_b: Realised
+) -> SpecVerdict:
+    assert at.concurrency is not None
+    ratio = fmean(_values(b)) / fmean(_values(a))
+    al_base, assumed = fact_a.accept_length, False
+    if al_base is None and not speculates(base):
+        al_base, assumed = 1.0, True
+    al_new = fact_b.accept_length
+    inflation = None if al_base is None or al_new is None else al_new / al_base / ratio
+    state, reason = _state(base, new, at, a, b, ratio, (al_base, al_new), comparable_at(fact_a, fact_b, METRIC).why())
+    if assumed and state is not SpecState.NOT_MEASURED:
+        reason += f"; {base.name} shows no speculation: 1 token a step"
+    return SpecVerdict(
+        config=new.name,
+        base=base.name,
+        concurrency=at.concurrency,
+        isl=at.isl,
+        throughput_ratio=ratio,
+        tokens_per_step_base=al_base,
+        tokens_per_step=al_new,
+        step_time_ratio=inflation,
+        state=state,
+        reason=reason,
+    )
+
+
+def _state(
+    base: Arm,
+    new: Arm,
+    at: Coordinate,
+    a: Column,
+    b: Column,
+    ratio: float,
+    accept: tuple[float | None, float | None],
+    unlike: str,
+) -> tuple[SpecState, str]:
+    missing = [arm.name for arm, al in zip((base, new), accept, strict=True) if al is None]
+    notes = [c.note() for c in (a, b) if not c.samples]
+    if unlike or notes:
+        return SpecState.NOT_MEASURED, "; ".join(filter(None, [unlike, *notes]))
+    if missing:
+        return SpecState.NOT_MEASURED, f"{' and '.join(missing)} recorded no acceptance length: cause not measured"
+    al_base, al_new = accept
+    assert al_base is not None and al_new is not None
+    inflation = al_new / al_base / ratio
+    text = f"tokens/step {al_base:.2f}->{al_new:.2f}; step time x{inflation:.2f} at C={at.concurrency}"
+    if al_new < ACCEPT_LEAST:
+        return SpecState.ACCEPT_LIMITED, f"{text}: fewer than {ACCEPT_LEAST} tokens a step are accepted"
+    if inflation >= SATURATED * al_new / al_base:
+        return SpecState.SATURATED, f"{text}: the longer step takes back what acceptance gives"
+    return SpecState.PAYS, f"{text}: throughput x{ratio:.2f}"

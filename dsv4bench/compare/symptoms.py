@@ -1,0 +1,121 @@
+"""What two levels of one ladder recorded, side by side: the observations that a mechanism is told by.
+
+Means over the cells of a level, invalid ones included, for a level stamped `client_saturated` is itself a symptom.
+None is "not recorded", never "did not happen".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from dsv4bench.compare.ladder import mean_known
+from dsv4bench.records.cell import Cell, Invalid
+
+# "3 preemptions", "retracted requests: 3"
+_PREEMPTIONS = re.compile(
+    r"(\d+)\s+(?:preempt|retract)|(?:preempt|retract)[a-z]*(?:\s+requests)?\s*[:=]\s*(\d+)", re.IGNORECASE
+)
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """The cells of one concurrency, over launches and repeats."""
+
+    concurrency: int
+    cells: Sequence[Cell]
+
+    def mean(self, field: str) -> float | None:
+        return mean_known(getattr(c, field) for c in self.cells)
+
+    def frac(self, field: str) -> float | None:
+        """A number of requests over the requested concurrency."""
+        value = self.mean(field)
+        return None if value is None else value / self.concurrency
+
+    def stamped(self, invalid: Invalid) -> str | None:
+        """Why a cell of this level was stamped so; None when none was."""
+        found = [c for c in self.cells if c.invalid is invalid]
+        return (found[0].invalid_why or invalid.value) if found else None
+
+    @property
+    def in_flight_frac(self) -> float | None:
+        """Requests that the client had open, over C."""
+        return self.frac("achieved_batch")
+
+    @property
+    def littles_frac(self) -> float | None:
+        """Little's law: requests a second · mean E2E, over C. Ramp and drain of a short level make it less than 1."""
+        rate, e2e = self.mean("request_s"), self.mean("e2e_mean_s")
+        return None if rate is None or e2e is None else rate * e2e / self.concurrency
+
+    @property
+    def burstiness(self) -> float | None:
+        """p99/p50 of the gaps between chunks: stalls show here before they show in a mean."""
+        p99, p50 = self.mean("icl_p99_s"), self.mean("icl_p50_s")
+        return None if p99 is None or not p50 else p99 / p50
+
+    @property
+    def preemptions(self) -> int | None:
+        """Preemptions or retractions that the notes speak of; None when they do not."""
+        counts = [
+            int(m.group(1) or m.group(2)) for c in self.cells for note in c.notes for m in _PREEMPTIONS.finditer(note)
+        ]
+        return sum(counts) if counts else None
+
+    @property
+    def throttle(self) -> set[str]:
+        return {word for c in self.cells for word in c.gpu_throttle}
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """One step beyond the knee: the level where growth stops, and a higher one."""
+
+    low: Level
+    high: Level
+    first: Level  # the lowest of the ladder
+
+    def ratio(self, *fields: str) -> float | None:
+        """high/low of the first of the fields that both levels recorded."""
+        for field in fields:
+            low, high = self.low.mean(field), self.high.mean(field)
+            if low and high:
+                return high / low
+        return None
+
+    def exponent(self, *fields: str) -> float | None:
+        """p in high/low = (C_high/C_low)^p: 0 is flat, 1 is in proportion to C."""
+        ratio = self.ratio(*fields)
+        return None if ratio is None else math.log(ratio) / math.log(self.high.concurrency / self.low.concurrency)
+
+    @property
+    def tpot_ratio(self) -> float | None:
+        return self.ratio("tpot_mean_s", "tpot_p50_s")
+
+    @property
+    def tpot_exponent(self) -> float | None:
+        return self.exponent("tpot_mean_s", "tpot_p50_s")
+
+    @property
+    def ttft_ratio(self) -> float | None:
+        return self.ratio("ttft_mean_s", "ttft_p50_s")
+
+    @property
+    def service_times(self) -> float | None:
+        """How much later the first token came, in decode times of a request: a queue adds about one a doubling."""
+        low, high = (level.mean("ttft_mean_s") or level.mean("ttft_p50_s") for level in (self.low, self.high))
+        tpot, osl = self.high.mean("tpot_mean_s"), self.high.mean("osl_mean")
+        if low is None or high is None or not tpot or not osl:
+            return None
+        return (high - low) / (tpot * osl)
+
+
+def pair(cells: Sequence[Cell], low: int, high: int) -> Pair:
+    """The two levels of one ISL; `cells` holds the whole ladder."""
+
+    def level(concurrency: int) -> Level:
+        return Level(concurrency=concurrency, cells=[c for c in cells if c.concurrency == concurrency])
+
+    return Pair(low=level(low), high=level(high), first=level(min(c.concurrency or low for c in cells)))

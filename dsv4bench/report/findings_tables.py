@@ -1,0 +1,161 @@
+"""The tables of PROFILE_FINDINGS.md, each from one stored comparison; every row ends in the tag of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dsv4bench.records.goal import PlanReach
+from dsv4bench.records.prediction import Measured, Prediction
+from dsv4bench.records.shares import KernelShare
+from dsv4bench.records.verdict import CellVerdict, LeverVerdict, TableFigure, VerdictDocument
+from dsv4bench.report.markdown import DASH, number, percent, share, table, text
+
+Place = tuple[int, float, int]  # ISL, rate (−1: closed loop), concurrency (−1: open loop)
+MS = {"tpot_p50_s": "TPOT p50, ms", "ttft_p50_s": "TTFT p50, ms"}
+TITLES = {"output_tok_s": "output tok/s", "accept_length": "tokens a step (acceptance length)", **MS}
+
+
+def tag(document: VerdictDocument) -> str:
+    """`[v:1f3a]`: the last part of the id of the comparison that a number comes from."""
+    return f"[v:{(document.id or 'unstored').rpartition('-')[2]}]"
+
+
+def places(items: Iterable[TableFigure | CellVerdict]) -> list[Place]:
+    return sorted({place(i) for i in items})
+
+
+def place(item: TableFigure | CellVerdict) -> Place:
+    rate = -1.0 if item.rate_req_s is None else item.rate_req_s
+    return item.isl, rate, -1 if item.concurrency is None else item.concurrency
+
+
+def head(at: Place, every: Sequence[Place]) -> str:
+    """`C=8`; with the prompt length where there are several."""
+    isl, rate, concurrency = at
+    load = f"C={concurrency}" if concurrency >= 0 else f"{rate:g} req/s"
+    return f"{load}, ISL {isl}" if len({p[0] for p in every}) > 1 else load
+
+
+def config_tables(d: VerdictDocument) -> list[str]:
+    """One table a metric: a row a configuration, a column a level."""
+    found = []
+    for metric, title in TITLES.items():
+        figures = [f for f in d.figures if f.metric == metric]
+        columns = places(figures)
+        if not figures:
+            continue
+        rows = []
+        for name in dict.fromkeys(f.config for f in figures):
+            own = {place(f): f for f in figures if f.config == name}
+            shown = [_figure(own.get(at), metric) for at in columns]
+            rows.append([text(name), *shown, tag(d)])
+        found.append(table([title, *(head(at, columns) for at in columns), ""], rows))
+    return found
+
+
+def _figure(f: TableFigure | None, metric: str) -> str:
+    if f is None:
+        return DASH
+    scale = 1e3 if metric in MS else 1.0
+    half = f" ± {scale * f.half:g}" if f.half else ""
+    return f"{'~' if f.about else ''}{number(scale * f.value)}{half}"
+
+
+def lever_table(d: VerdictDocument) -> str:
+    """Each step from its parent, and its cumulated change against the baseline; throughput only."""
+    cells = [v for v in d.cells if v.metric == "output_tok_s"]
+    columns = places(cells)
+    rows = []
+    for lever in d.levers:
+        name = text(" + ".join(lever.levers) or "not named")
+        for versus in dict.fromkeys([lever.parent, *([d.baseline] if d.baseline else [])]):
+            matching = [v for v in cells if (v.config, v.versus_name) == (lever.config, versus)]
+            own = {place(v): v for v in sorted(matching, key=lambda v: v.versus == "parent")}  # it knows the bound
+            if own:
+                shown = [_verdict(own.get(at)) for at in columns]
+                rows.append([f"{name} ({text(lever.config)})", text(versus), *shown, tag(d)])
+    return table(["lever", "change vs", *(head(at, columns) for at in columns), ""], rows)
+
+
+def _verdict(v: CellVerdict | None) -> str:
+    if v is None:
+        return DASH
+    interval = f" [{percent(v.ci_frac[0])}, {percent(v.ci_frac[1])}]" if v.ci_frac is not None else ""
+    word = (
+        f"{v.verdict} {v.grade or ''}".rstrip() if v.verdict is not None else f"no verdict ({v.grade or 'no data'})"
+    )
+    bound = f", at most {percent(v.bound_frac)}" if v.bound_frac is not None else ""
+    return f"{percent(v.delta_frac)}{interval} {word}{bound}"
+
+
+def lever_notes(lever: LeverVerdict) -> str:
+    """Whether the server's own record confirms the step."""
+    bundled = "; bundled, not separable" if lever.bundled else ""
+    extra = f"; other keys differ too: {', '.join(map(text, lever.extra_keys))}" if lever.extra_keys else ""
+    notes = "".join(f"; {text(n)}" for n in lever.notes)
+    return f"{text(lever.config)} vs {text(lever.parent)}: lever {lever.status}{bundled}{extra}{notes}"
+
+
+def law_table(d: VerdictDocument) -> str:
+    laws = d.scaling.laws if d.scaling is not None else []
+    rows = []
+    for law in laws:
+        worst = max((abs(r) for r in law.residuals_frac.values()), default=None)
+        a, b = (None if x is None else 1e3 * x for x in (law.a_s, law.b_s))
+        fit = DASH if worst is None else f"{100 * worst:.1f} %{'' if law.holds else ' (law rejected)'}"
+        mechanism = law.mechanism.name if law.mechanism is not None else "not determined"
+        name = text(law.config) if len({x.isl for x in laws}) < 2 else f"{text(law.config)}, ISL {law.isl}"
+        ceiling = number(law.ceiling_tok_s)
+        if law.ceiling_ci_tok_s is not None:
+            ceiling += f" [{number(law.ceiling_ci_tok_s[0])}, {number(law.ceiling_ci_tok_s[1])}]"
+        rows.append([name, number(a), number(b), ceiling, number(law.knee, 2), fit, text(mechanism), tag(d)])
+    columns = ["config", "a, ms", "b, ms", "ceiling 1/b, tok/s", "knee a/b", "largest residual", "mechanism", ""]
+    return table(columns, rows)
+
+
+def kernel_table(shares: Sequence[KernelShare], d: VerdictDocument) -> str:
+    """One profile: kernels by share, and what no kernel explains."""
+    rows = []
+    for s in sorted(shares, key=lambda s: -s.share_frac):
+        runs_on = text(s.runs_on or "unknown") + (f" ({text(s.evidence)})" if s.evidence else "")
+        rows.append([text(s.kernel), text(s.component), share(s.share_frac, s.at_most), runs_on, tag(d)])
+    left = max(0.0, 1 - sum(s.share_frac for s in shares))
+    rows.append(["unattributed", "", share(left), "", tag(d)])
+    return table(["kernel", "component", f"share ({of_what(shares[0].of)})", "runs on (evidence)", ""], rows)
+
+
+def of_what(denominator: str | None) -> str:
+    """What a share is a part of."""
+    known = {"sum": "of kernel time", "busy": "of busy time", "span": "of the step"}
+    return known.get(denominator or "", "of what, is not told")
+
+
+def plan_table(items: Sequence[PlanReach], d: VerdictDocument) -> str:
+    rows = []
+    for i in items:
+        speedup = "free (∞)" if i.kernel_speedup is None else f"{i.kernel_speedup:g}×"
+        alone, joint = _ceiling(i.alone_tok_s, i.alone_ratio), _ceiling(i.joint_tok_s, i.joint_ratio)
+        named = text(", ".join(i.components))
+        rows.append([text(i.name), named, share(i.share_frac), speedup, alone, joint, text(i.effort or DASH), tag(d)])
+    columns = ["change", "components", "share", "kernel", "alone at most, tok/s", "with all above", "effort", ""]
+    return table(columns, rows)
+
+
+def _ceiling(tok_s: float | None, ratio: float | None) -> str:
+    return "no bound" if tok_s is None or ratio is None else f"{number(tok_s)} (×{number(ratio)})"
+
+
+def prediction_table(ledger: Sequence[tuple[Prediction, Measured | None]]) -> str:
+    rows = []
+    for p, m in ledger:
+        interval = f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)}"
+        base = text(p.parent or "its parent")
+        measured, verdict, source = "not yet", "open", ""
+        if m is not None:
+            measured = f"{percent(m.ratio - 1)} vs {text(m.versus)}"
+            verdict = "hit" if m.hit else "miss"
+            source = f"[v:{m.verdict.rpartition('-')[2]}]"
+        name = f"{text(p.lever)} ({text(p.config)})"
+        where = f"{text(p.metric)} C={p.concurrency}"
+        rows.append([name, where, f"{interval} vs {base}", measured, verdict, f"[{p.id}] {source}".rstrip()])
+    return table(["lever", "metric", "predicted", "measured", "", ""], rows)

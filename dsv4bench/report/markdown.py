@@ -1,0 +1,51 @@
+"""Markdown as findings need it: tables, figures with base and unit, and text that cannot break out of either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+DASH = "–"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A pipe table; the first column is text, the others are figures. Cells are taken as Markdown already."""
+    lines = [_row(head), _row(["---", *["---:"] * (len(head) - 1)])]
+    return "\n".join([*lines, *(_row(r) for r in rows)])
+
+
+def bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def text(value: object) -> str:
+    """Foreign text inside a line or a cell: one line, no table bar, no tag and no comment."""
+    plain = " ".join(str(value).split())
+    for mark, shown in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("`", "\\`"), ("*", "\\*")):
+        plain = plain.replace(mark, shown)
+    return plain
+
+
+def percent(frac: float | None) -> str:
+    """`+46.7 %`, `−5.8 %`; of what must stand beside it."""
+    if frac is None:
+        return DASH
+    shown = f"{100 * frac:.1f}"
+    if float(shown) == 0:
+        return "0.0 %"
+    return f"{'−' if frac < 0 else '+'}{shown.lstrip('-')} %"
+
+
+def share(frac: float, at_most: bool = False) -> str:
+    """`38 %`, `&lt;1 %`."""
+    return f"{'&lt;' if at_most else ''}{100 * frac:.3g} %"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Three significant digits, never an exponent."""
+    if value is None:
+        return DASH
+    return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,194 @@
+"""`dsv4bench compare`: load the configurations, judge every step, fit the laws, keep the verdict.
+
+The first configuration named is the baseline; in a campaign folder it is the one without a parent. A configuration
+whose parent is among those loaded is judged against both. Kernel shares of the campaign bound what a lever can bring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from dsv4bench.compare.bounds import lever_bounds
+from dsv4bench.compare.claims import complete
+from dsv4bench.compare.comparable import comparable
+from dsv4bench.compare.levers import lever_verdict
+from dsv4bench.compare.noise import Noise, noise_of
+from dsv4bench.compare.scaling import scaling_report
+from dsv4bench.compare.speculation import speculates, speculation
+from dsv4bench.compare.verdicts import compare_arms
+from dsv4bench.errors import Unanswerable, UsageError
+from dsv4bench.gpus import Gpu
+from dsv4bench.records.arm import Arm
+from dsv4bench.records.codec import encode
+from dsv4bench.records.shares import SharesDocument
+from dsv4bench.records.verdict import InputNote, LeverStatus, LeverVerdict, VerdictDocument
+from dsv4bench.runs.arms import load_arms
+from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
+from dsv4bench.runs.predictions import fill
+from dsv4bench.store import calibration, verdict_files
+
+METRICS = ("output_tok_s", "tpot_p50_s", "ttft_p50_s")
+
+
+class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for. `metrics` are judged together: one Holm correction for all of them."""
+
+    names: list[str]
+    root: str = "results"
+    metrics: list[str] = msgspec.field(default_factory=lambda: list(METRICS))
+    deltas_frac: dict[str, float] = msgspec.field(default_factory=dict)
+    across_hardware: bool = False
+    allow_partial: bool = False
+    pool: bool = False
+    gpu: Gpu | None = None
+    tp: int | None = None
+    keep: bool = True
+
+
+class Comparison(NamedTuple):
+    """The arms as they were loaded, and the verdicts; `refusals` say why one may not be compared at all."""
+
+    arms: list[Arm]
+    document: VerdictDocument
+    refusals: list[str]
+
+
+def run_compare(o: CompareOptions) -> Comparison:
+    """Raises UsageError for names that cannot be compared, Unanswerable when the data carry no comparison at all."""
+    campaign = _campaign(o.names)
+    arms = campaign.arms if campaign is not None else load_arms(o.names, o.root, o.pool)
+    if len(arms) < 2:
+        raise UsageError(
+            f"{len(arms)} configuration was named, a comparison needs two", "dsv4bench list shows what there is"
+        )
+    _refuse_partial(arms, o.allow_partial)
+    noise = noise_of(calibration.read(Path(o.root)))
+    document = judge_all(arms, o, noise, campaign.shares if campaign is not None else None)
+    document = complete(
+        document,
+        arms,
+        claims=campaign.claims if campaign is not None else (),
+        shares=campaign.shares if campaign is not None else None,
+        goal=campaign.goal if campaign is not None else None,
+        setup=campaign.setup if campaign is not None else (),
+    )
+    if o.keep:
+        document = verdict_files.write(o.root, document)
+        fill(o.root, document)
+    return Comparison(arms, document, _refusals(arms, o))
+
+
+def judge_all(
+    arms: Sequence[Arm], o: CompareOptions, noise: Noise, shares: SharesDocument | None = None
+) -> VerdictDocument:
+    """Every configuration against its parent and against the baseline; pure but for its name."""
+    by_name = {a.name: a for a in arms}
+    baseline = next((a for a in arms if a.parent is None), arms[0]) if _is_tree(arms) else arms[0]
+    cells, levers, spec = [], [], []
+    metrics = _present(arms, o.metrics)
+    deltas = {name: value for name, value in o.deltas_frac.items() if name in metrics}
+    for arm in arms:
+        if arm is baseline:
+            continue
+        parent = by_name.get(arm.parent or "", baseline)
+        lever = lever_verdict(parent, arm)
+        levers.append(lever)
+        bounds = lever_bounds(parent, arm, shares.shares if shares is not None else ())
+        for versus, base in (("parent", parent), ("baseline", baseline)):
+            cells += compare_arms(
+                base,
+                arm,
+                versus="parent" if versus == "parent" else "baseline",
+                metrics=metrics,
+                sigma_launch_frac=dict(noise.launch_frac) or None,
+                calibrated=noise.source == "calibrated",
+                deltas=deltas,
+                across_hardware=o.across_hardware,
+                bounds=bounds if base is parent and arm.levers else None,
+                lever=lever,
+            )
+        if speculates(arm) or speculates(parent):
+            spec += speculation(parent, arm)
+    return VerdictDocument(
+        baseline=baseline.name,
+        inputs=[_input(a) for a in arms],
+        across_hardware=o.across_hardware,
+        sigma_launch_frac=max(noise.launch_frac.values(), default=None),
+        sigma_source=noise.source,
+        cells=cells,
+        levers=levers,
+        speculation=spec,
+        scaling=scaling_report(arms, gpu=o.gpu, tp=o.tp),
+        notes=_notes(arms, levers, noise),
+    )
+
+
+def deltas_of(pairs: Sequence[str]) -> Mapping[str, float]:
+    """`output_tok_s=0.05`, `tpot_p50_s=5%`. Raises UsageError."""
+    found = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            raise UsageError(f"--delta {pair}: not a limit", "for instance --delta output_tok_s=5%") from None
+        if not 0 < value < 1:
+            raise UsageError(f"--delta {pair}: not between 0 and 100 %", "for instance --delta output_tok_s=5%")
+        found[name.strip()] = value
+    return found
+
+
+def _campaign(names: Sequence[str]) -> CampaignData | None:
+    return load_campaign(names[0]) if len(names) == 1 and is_campaign(names[0]) else None
+
+
+def _is_tree(arms: Sequence[Arm]) -> bool:
+    """Whether all but one name a parent that is here: then the one without is the baseline."""
+    names = {a.name for a in arms}
+    return sum(a.parent in names for a in arms) == len(arms) - 1
+
+
+def _refuse_partial(arms: Sequence[Arm], allowed: bool) -> None:
+    partial = [a for a in arms if not a.complete]
+    if partial and not allowed:
+        raise Unanswerable(
+            f"{partial[0].name} is not complete: {'; '.join(partial[0].notes)}",
+            "finish it with sweep --resume, or compare what there is with --allow-partial",
+        )
+
+
+def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:
+    """The metrics that any arm has; all of them when none has any, so that the refusal names them."""
+    present = [m for m in metrics if any(getattr(c, m, None) is not None for a in arms for c in a.cells)]
+    return present or list(metrics)
+
+
+def _input(a: Arm) -> InputNote:
+    return InputNote(
+        name=a.name, source=a.source, ids=a.ids, cells_sha256=hashlib.sha256(encode(a.cells)).hexdigest()[:16]
+    )
+
+
+def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:
+    """Unlike workloads or hardware, with the keys that differ."""
+    found = []
+    for arm in arms[1:]:
+        verdict = comparable(arms[0], arm, across_hardware=o.across_hardware)
+        if not verdict.ok:
+            found.append(f"{arm.name} is not comparable with {arms[0].name}: {verdict.why()}")
+    return found
+
+
+def _notes(arms: Sequence[Arm], levers: Sequence[LeverVerdict], noise: Noise) -> list[str]:
+    found = [f"{a.name}: {note}" for a in arms for note in a.notes]
+    unverified = [x.config for x in levers if x.status is LeverStatus.UNVERIFIED and x.levers]
+    if unverified:
+        found.append(f"levers not verified (the server does not tell its arguments): {', '.join(unverified)}")
+    if noise.source == "assumed":
+        found.append("launch noise is assumed (1.5 %); dsv4bench calibrate measures this rig's")
+    return found

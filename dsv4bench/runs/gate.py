@@ -1,0 +1,118 @@
+"""`dsv4bench gate --baseline NAME CANDIDATE`: load, judge, keep the verdict. It never moves a baseline.
+
+The verdict lies in results/verdicts/ whatever the outcome, with the hashes of the cells it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from dsv4bench.compare.judgement import Rules, judge
+from dsv4bench.compare.levels import by_level, mean_of
+from dsv4bench.compare.noise import Noise, noise_of
+from dsv4bench.errors import UsageError
+from dsv4bench.records.arm import Arm
+from dsv4bench.records.codec import encode
+from dsv4bench.records.verdict import GateDocument, InputNote, Outcome
+from dsv4bench.runs.arms import arm_of, load_arms
+from dsv4bench.runs.baselines import is_number, pinned_id
+from dsv4bench.store import baselines, calibration, files
+from dsv4bench.store.naming import iso, slug, utc_now
+from dsv4bench.store.store import Store
+
+VERDICTS = "verdicts"
+MOVED_FRAC = 0.05
+EXIT_CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.NOT_COMPARABLE: 4}
+
+
+def run_gate(
+    baseline: str,
+    candidate: str,
+    root: str,
+    *,
+    limits_frac: Mapping[str, float] | None = None,
+    max_error_frac: float = 0.0,
+    overrides: Sequence[str] = (),
+) -> GateDocument:
+    """The verdict, stored. Raises UsageError for what is no pinned baseline, BenchError for what cannot be read."""
+    if is_number(candidate):
+        raise UsageError(f"{candidate}: a number is no candidate", "name an experiment: its id or its configuration")
+    base_id = pinned_id(root, baseline)
+    store = Store(root)
+    base = arm_of([store.open(base_id)])
+    arms = load_arms([candidate], root)
+    if len(arms) != 1:
+        raise UsageError(f"{candidate}: holds {len(arms)} configurations", "a gate judges one; name its id")
+    noise, said = _noise(root, base)
+    rules = Rules(limits_frac=dict(limits_frac or {}), max_error_frac=max_error_frac, noise=noise)
+    moment = utc_now()
+    document = judge(base, arms[0], rules)
+    document = msgspec.structs.replace(
+        document,
+        id=_verdict_id(moment, baseline, arms[0].name),
+        created_utc=iso(moment),
+        baseline=baseline,
+        baseline_id=base_id,
+        candidate=candidate,
+        overrides=list(overrides),
+        inputs=[_input(base), _input(arms[0])],
+        notes=[*document.notes, *said, *_drift(store, base, base_id)],
+    )
+    keep(root, document)
+    return document
+
+
+def _noise(root: str, base: Arm) -> tuple[Noise, list[str]]:
+    """Of this rig; a calibration of other hardware says nothing of it."""
+    found = calibration.read(Path(root))
+    if found is not None and None not in (found.hardware, base.hardware) and found.hardware != base.hardware:
+        return noise_of(None), [f"{calibration.NAME} is of other hardware: the assumed noise is used"]
+    return noise_of(found), []
+
+
+def keep(root: str, document: GateDocument) -> Path:
+    """Write the verdict beside the others. Raises StoreError."""
+    folder = Path(root) / VERDICTS
+    with files.failing_as("create", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{document.id}.json"
+    files.write_whole(path, encode(document, indent=True) + b"\n")
+    return path
+
+
+def _verdict_id(moment: datetime, baseline: str, candidate: str) -> str:
+    stamp = moment.strftime("%Y%m%dT%H%M%SZ")
+    return f"{stamp}-gate-{slug(baseline)}-vs-{slug(candidate)}-{secrets.token_hex(2)}"
+
+
+def _input(arm: Arm) -> InputNote:
+    digest = hashlib.sha256()
+    for c in arm.cells:
+        digest.update(encode(c) + b"\n")
+    return InputNote(name=arm.name, source=arm.source, ids=arm.ids, cells_sha256=digest.hexdigest())
+
+
+def _drift(store: Store, base: Arm, base_id: str) -> list[str]:
+    """An id given in a pin's place is the base measured again; where it left the pin, the machine moved."""
+    said = []
+    for name, pinned in baselines.read(store.root).items():
+        if pinned == base_id or not (store.root / pinned).is_dir():
+            continue
+        before = arm_of([store.open(pinned)])
+        if before.name != base.name or before.workload != base.workload:
+            continue
+        then, now = by_level(before.cells), by_level(base.cells)
+        for level in then.keys() & now.keys():
+            old, new = (mean_of(side[level], lambda c: c.output_tok_s) for side in (then, now))
+            if old and new and abs(new / old - 1) > MOVED_FRAC:
+                said.append(
+                    f"the base itself moved: {base_id} is {new / old - 1:+.1%} vs {name} ({pinned}) at {level}; "
+                    "the machine moved, not the code"
+                )
+    return sorted(said)
