@@ -19,7 +19,7 @@ def sweep(
     concurrency: str | None = typer.Option(None, "--concurrency", "-c", help="Levels, e.g. 1,8,16 (default)."),
     isl: str | None = typer.Option(None, help="Prompt tokens; a list gives a cell each. Default 1024."),
     osl: int | None = typer.Option(
-        None, help="Output tokens, exact where the server allows. Default 256, or a file's own."
+        None, help="Output tokens, exact where the server allows. Default 256, or a file's."
     ),
     dataset: str | None = typer.Option(None, help="random, chat, or a JSONL or ShareGPT file."),
     endpoint: str | None = typer.Option(None, help="completions (default) or chat."),

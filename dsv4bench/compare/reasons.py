@@ -23,6 +23,7 @@ SHOWN_PART = 0.5  # of the drop of throughput that a latency must show; one of t
 ONE_SIDED_LEVELS = 6
 IMPLAUSIBLE_FRAC = 0.20
 ODD_DEVIATIONS = 5.0
+FULL_FRAC = 0.9  # the running gauge is read once a second, ramps included
 MAD_TO_SD = 1.4826
 
 
@@ -66,8 +67,11 @@ def implausible(estimates: Mapping[Key, Estimate], outcomes: Mapping[Key, Outcom
 
 
 def _running(cells: Sequence[Cell]) -> str:
+    """How many the server let run, where that is fewer than were sent."""
     running, asked = mean_of(cells, lambda c: c.server_running_mean), cells[0].concurrency
-    return f"; the server ran {running:.0f} of {asked}" if running is not None and asked is not None else ""
+    if running is None or asked is None or not running < FULL_FRAC * asked:
+        return ""
+    return f"; the server ran {running:.0f} of {asked}"
 
 
 def one_sided(estimates: Mapping[Key, Estimate]) -> list[str]:

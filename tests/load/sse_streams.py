@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+import msgspec
 from hostile_server import HEAD, LAST_CHUNK, End, Step, chunk
 
 from dsv4bench.load.reading import Capture, Read, read_record
@@ -311,3 +312,13 @@ def capture_of(pieces: list[tuple[float, bytes]], *, cut: bool = False, requeste
 
 def record_of(pieces: list[tuple[float, bytes]], *, cut: bool = False, requested: int | None = None) -> RequestRecord:
     return read_record(capture_of(pieces, cut=cut, requested=requested), lambda read: read.user_ns, 0)
+
+
+def without_times(r: RequestRecord) -> dict[str, Any]:
+    """What must not depend on how the bytes were cut."""
+    fields = msgspec.structs.asdict(r)
+    for name in [name for name in fields if name.endswith("_ns")]:
+        fields[name] = len(fields[name]) if name == "chunk_ns" else fields[name] is None
+    for name in ("reads", "merged_reads"):
+        del fields[name]
+    return fields

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import array
-import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_server import HEAD, LAST_CHUNK, End, HostileServer, Seen, Step, chunk, post, self_signed
-from sse_streams import ALL, NORMAL, STREAMS, TOKENS, script
+from driving import level
+from hostile_server import HEAD, LAST_CHUNK, HostileServer, Seen, Step, chunk, post
+from sse_streams import ALL, NORMAL, STREAMS, script
 
 from dsv4bench.errors import MeasuredBad, UsageError
 from dsv4bench.load import pool
 from dsv4bench.load.messages import Finished, Tick
-from dsv4bench.load.pool import Level, Outcome, run_level, worker_count
-from dsv4bench.records.request import ErrorKind, RequestRecord
+from dsv4bench.load.pool import Outcome, run_level, worker_count
+from dsv4bench.records.request import RequestRecord
 
 TIMES = (
     "t_sched_ns",
@@ -37,46 +32,6 @@ TIMES = (
 )
 STREAM = HEAD + chunk(b"".join(data for _, data in NORMAL)) + LAST_CHUNK
 SLOW: list[Step] = [HEAD, *(step for _, data in NORMAL for step in (0.01, chunk(data))), LAST_CHUNK]
-
-
-def level(port: int, n: int = 1, slots: int = 1, requests: list[bytes] | None = None, **more: Any) -> Level:
-    requests = post(n) if requests is None else requests
-    fields: dict[str, Any] = {
-        "host": "127.0.0.1",
-        "port": port,
-        "tls": False,
-        "verify": True,
-        "requests": requests,
-        "requested": [8] * len(requests),
-        "slots": slots,
-        "timeout_s": 30.0,
-    }
-    return Level(**{**fields, **more})
-
-
-def wait_until(true: Callable[[], Any], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            if f"\nPPid:\t{pid}\n" in status.read_text():
-                found.append(int(status.parent.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
 
 
 # all behaviours, the whole way
@@ -236,157 +191,3 @@ def test_a_server_that_dies_leaves_what_was_measured() -> None:
     assert 6 <= sum(r.ok for r in outcome.records) <= 9  # what was on its way then may have arrived or not
     assert outcome.server_gone is not None
     assert outcome.unsent == 300 - len(outcome.records) > 250
-
-
-# the processes
-
-
-IN_A_PROCESS = """
-import json, sys
-from dsv4bench.load.pool import Level, run_level
-from hostile_server import post
-
-def tick(t, elapsed):
-    print(json.dumps([t.in_flight, t.done]), flush=True)
-
-outcome = run_level(Level(host="127.0.0.1", port=int(sys.argv[1]), tls=False, verify=True, requests=post(50),
-                          requested=[8] * 50, slots=3, timeout_s=60), tick)
-print(json.dumps({"interrupted": outcome.interrupted, "unsent": outcome.unsent,
-                  "errors": [r.error for r in outcome.records],
-                  "chunks": [len(r.chunk_ns) for r in outcome.records]}))
-"""
-
-
-def level_in_a_process(port: int) -> subprocess.Popen[str]:
-    """run_level in the main thread of a process of its own, in its own group."""
-    here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parents[1])])
-    command = [sys.executable, "-c", IN_A_PROCESS, str(port)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, "PYTHONPATH": path}
-    )
-
-
-def six_then_silence(seen: Seen) -> list[Step]:
-    return [STREAM] if seen.number <= 6 else [HEAD + chunk(TOKENS[0][1] + TOKENS[1][1]), End.HANG]
-
-
-def wait_for_progress(process: subprocess.Popen[str], done: int) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if json.loads(line) == [3, done]:
-            return
-    raise AssertionError("it ended before that")
-
-
-@pytest.mark.parametrize("whole_group", [False, True])
-def test_one_interrupt_keeps_what_was_measured(whole_group: bool) -> None:
-    with HostileServer(six_then_silence) as server:
-        process = level_in_a_process(server.port)
-        wait_for_progress(process, 6)
-        if whole_group:  # what a terminal's Ctrl-C does: the workers get it too
-            os.killpg(process.pid, signal.SIGINT)
-        else:
-            process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=20)
-    assert process.returncode == 0
-    outcome = json.loads(said.splitlines()[-1])
-    assert (outcome["interrupted"], outcome["unsent"]) == (True, 41)
-    assert sorted(map(str, outcome["errors"])) == ["None"] * 6 + ["cancelled"] * 3
-    assert sorted(outcome["chunks"]) == [2] * 3 + [8] * 6
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it looks for the worker in /proc")
-def test_a_killed_parent_leaves_no_worker() -> None:
-    with HostileServer(six_then_silence) as server:
-        process = level_in_a_process(server.port)
-        wait_for_progress(process, 6)
-        (worker,) = children_of(process.pid)
-        assert is_alive(worker)
-        process.kill()
-        process.communicate(timeout=20)
-        wait_until(lambda: not is_alive(worker))
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it looks for the worker in /proc")
-@pytest.mark.parametrize("n_workers", [1, 2])
-def test_a_killed_worker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, n_workers: int) -> None:
-    monkeypatch.setattr(pool, "worker_count", lambda _: n_workers)
-    before = set(children_of(os.getpid()))
-    workers: set[int] = set()
-
-    def kill_one() -> None:
-        wait_until(lambda: server.in_flight >= 2)
-        workers.update(set(children_of(os.getpid())) - before)
-        os.kill(min(workers), signal.SIGKILL)
-
-    with HostileServer(lambda _: [HEAD + chunk(TOKENS[0][1]), End.HANG]) as server:
-        killer = threading.Thread(target=kill_one)
-        killer.start()
-        with pytest.raises(MeasuredBad, match=r"a load worker ended unexpectedly \(exit code -9\)"):
-            run_level(level(server.port, 20, 2))
-        killer.join()
-    assert len(workers) == n_workers
-    assert not any(is_alive(pid) for pid in workers)
-
-
-def test_a_worker_that_cannot_start_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsv4bench.load.pool.sys.executable", "/bin/false")
-    with HostileServer(lambda _: [STREAM]) as server, pytest.raises(MeasuredBad, match="exit code 1"):
-        run_level(level(server.port, requests=post(1, size=1 << 20)))  # more than a pipe holds
-
-
-# https
-
-
-@pytest.fixture(scope="module")
-def https(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    context = self_signed(tmp_path_factory.mktemp("tls"))
-    if context is None:
-        pytest.skip("openssl is not installed")
-    return context
-
-
-def test_https_without_verification(https: Any) -> None:
-    with HostileServer(lambda seen: SLOW if seen.nth < 4 else [*SLOW[:-1], LAST_CHUNK], tls=https) as server:
-        outcome = run_level(level(server.port, 9, 3, tls=True, verify=False))
-    assert [(r.ok, r.output_tokens, len(r.chunk_ns)) for r in outcome.records] == [(True, 8, 8)] * 9
-    assert server.connections == 3
-    if sys.platform.startswith("linux"):
-        assert outcome.timestamps == "kernel"
-        assert len(outcome.lag_ns) == outcome.reads
-    assert all(r.icl_s and min(r.icl_s) >= 0 for r in outcome.records)
-
-
-def test_https_large_bodies_both_ways(https: Any) -> None:
-    big = b": " + b"x" * (1 << 20) + b"\n\n"
-    with HostileServer(lambda _: [HEAD + chunk(big) + STREAM[len(HEAD) :]], tls=https) as server:
-        outcome = run_level(level(server.port, slots=2, requests=post(3, size=3 << 20), tls=True, verify=False))
-    assert [r.output_tokens for r in outcome.records] == [8] * 3
-    assert {len(s.body) for s in server.seen} == {3 << 20}
-
-
-@pytest.mark.parametrize("end", [End.RESET, End.CLOSE])
-def test_https_that_is_cut_or_stale(https: Any, end: End) -> None:
-    def reply(seen: Seen) -> list[Step]:
-        if int(seen.body) == 1:
-            return [HEAD + chunk(TOKENS[0][1]), 0.05, end]
-        return [end] if int(seen.body) == 3 and seen.nth > 1 else [STREAM]
-
-    with HostileServer(reply, tls=https) as server:
-        outcome = run_level(level(server.port, 5, tls=True, verify=False))
-    assert [r.error for r in outcome.records] == [None, ErrorKind.TRUNCATED, None, None, None]
-    assert [r.retried for r in outcome.records] == [False, False, False, True, False]
-
-
-def test_https_with_verification_refuses_an_unknown_certificate(https: Any) -> None:
-    with HostileServer(lambda _: [STREAM], tls=https) as server:
-        with pytest.raises(MeasuredBad, match=r"certificate verify failed: self[- ]signed certificate") as caught:
-            run_level(level(server.port, 4, 2, tls=True))
-        assert server.seen == []
-    assert "--insecure" in caught.value.hint
-
-
-def test_https_asked_of_a_server_that_speaks_http() -> None:
-    with HostileServer(lambda _: [STREAM]) as server, pytest.raises(MeasuredBad, match=r"(?i)wrong.version"):
-        run_level(level(server.port, 4, 2, tls=True, verify=False))

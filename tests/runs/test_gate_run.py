@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -319,8 +320,6 @@ def test_the_self_test_runs_on_a_stored_baseline(tmp_path: Path, pinned: str) ->
 
 
 def test_a_baseline_that_is_all_noise_is_no_ground_for_a_gate(tmp_path: Path) -> None:
-    import random
-
     rng = random.Random(1)
     noisy = stored(tmp_path, changed(OTHER, lambda c: slowed(rng.uniform(0.5, 2.0))(c)), "noisy", start=0)
     done = command("gate", "--self-test", "--baseline", noisy, "--out", str(tmp_path))
