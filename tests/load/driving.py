@@ -1,4 +1,4 @@
-"""What the tests of the loop and of the pool send to a `HostileServer`: jobs, run here in this process, and levels."""
+"""What the tests of the loop and the pool send to a `HostileServer`: jobs, run in this process, and levels."""
 
 from __future__ import annotations
 

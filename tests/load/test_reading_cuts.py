@@ -1,4 +1,4 @@
-"""No way to cut a stream into chunks and segments changes its record, and nothing a server sends breaks the reader."""
+"""No way to cut a stream into chunks and segments changes its record; nothing a server sends breaks the reader."""
 
 from __future__ import annotations
 
