@@ -37,6 +37,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--concurrency", default="64,256,1024")
     options.add_argument("--json", action="store_true")
+    options.add_argument("--server", help="a paced.c that is compiled already")
     options.add_argument("--client", nargs=3, metavar=("NAME", "PORT", "C"), help=argparse.SUPPRESS)
     o = options.parse_args()
     if o.client:
@@ -45,8 +46,9 @@ def main() -> None:
         return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        server = str(Path(folder) / "paced")
-        subprocess.run(["cc", "-O2", "-o", server, str(Path(__file__).with_name("paced.c"))], check=True)
+        server = o.server or str(Path(folder) / "paced")
+        if o.server is None:
+            subprocess.run(["cc", "-O2", "-o", server, str(Path(__file__).with_name("paced.c"))], check=True)
         for c in map(int, o.concurrency.split(",")):
             for name in CLIENTS:
                 rows.append(measured(server, name, c))

@@ -20,6 +20,7 @@ from dsv4bench.gpus import Gpu, Kind
 
 Denominator = Literal["sum", "busy", "span"]
 ROUNDING = 1e-9
+MAX_UNATTRIBUTED = 0.15  # of a step: above it no plan stands on the rest
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,19 @@ def amdahl(shares: Iterable[Share]) -> float:
         untouched = 0.0
     left = untouched + sum(s.share_frac / s.speedup for s in shares)
     return 1 / left if left > 0 else math.inf
+
+
+def unattributed_frac(shares: Iterable[Share]) -> float:
+    """What no share accounts for. Raises UsageError as `amdahl` does."""
+    shares = list(shares)
+    _check_shares(shares)
+    return max(0.0, 1 - sum(s.share_frac for s in shares))
+
+
+def needed_frac(measured_tok_s: float, target_tok_s: float) -> float:
+    """How much of the step must vanish before the target is met; 0 when it is met already."""
+    _positive(measured_tok_s=measured_tok_s, target_tok_s=target_tok_s)
+    return max(0.0, 1 - measured_tok_s / target_tok_s)
 
 
 def _check_shares(shares: list[Share]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dsv4bench.cli.values import integers, numbers, seconds, slo, slo_from
+from dsv4bench.cli.values import components, integers, numbers, seconds, slo, slo_from, words
 
 if TYPE_CHECKING:
     from dsv4bench.runs.options import SweepOptions
@@ -33,7 +33,9 @@ def sweep(
     scenario: str | None = typer.Option(None, help="A scenario file; options here win over it."),
     name: str | None = typer.Option(None, help="The configuration's name, for compare."),
     parent: str | None = typer.Option(None, help="The configuration that this one was made from."),
-    lever: str | None = typer.Option(None, help="What was changed against the parent."),
+    lever: str | None = typer.Option(None, help="What was changed against the parent; several are joined by +."),
+    lever_keys: str | None = typer.Option(None, help="Server arguments that the lever sets, e.g. speculative*."),
+    touches: str | None = typer.Option(None, help="Components that the lever can change, e.g. moe,attention."),
     seed: int | None = typer.Option(None, help="Seed of the prompts. Default: a fresh one, recorded."),
     vocab: int | None = typer.Option(None, help="Vocabulary size, when the server does not tell it."),
     prefix_share: float | None = typer.Option(None, help="Part of each prompt that all share, 0 to 1."),
@@ -97,6 +99,8 @@ def sweep(
         given["rates_req_s"] = numbers(rate, "--rate")
         given["timeout_s"] = seconds(timeout, "--timeout")
         given["slo"] = slo(slo_text)
+        given["lever_keys"] = words(lever_keys)
+        given["touches"] = components(touches)
         options = _options(given, fixed, scenario, DEMO_DEFAULTS if demo else {})
         with ProgressDisplay(Console(stderr=True), quiet) as display:
             if demo:
@@ -167,6 +171,8 @@ def _from_file(path: str) -> dict[str, Any]:
         "name": s.config.name,
         "parent": s.config.parent,
         "lever": s.config.lever,
+        "lever_keys": s.config.lever_keys,
+        "touches": s.config.touches,
     }
     return {k: v for k, v in values.items() if v is not None}
 

@@ -81,3 +81,20 @@ def _pair(part: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"--slo {part}: not a limit", "for instance --slo ttft=2s,tpot=50ms")
     return name.strip().lower(), value.strip()
+
+
+def words(text: str | None) -> list[str] | None:
+    """`a,b`."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def components(text: str | None) -> list[str] | None:
+    """`moe,attention`. Raises UsageError for a word that is no component."""
+    from dsv4bench.errors import UsageError
+    from dsv4bench.records.rules import COMPONENTS
+
+    found = words(text)
+    for name in found or []:
+        if name not in COMPONENTS:
+            raise UsageError(f"--touches {name}: not a component", f"components: {', '.join(COMPONENTS)}")
+    return found

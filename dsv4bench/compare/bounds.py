@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from dsv4bench.errors import Unanswerable, UsageError
-from dsv4bench.limits import Denominator, Share, amdahl
+from dsv4bench.limits import MAX_UNATTRIBUTED, Denominator, Share, amdahl, needed_frac
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.shares import KernelShare
 
-MAX_UNATTRIBUTED = 0.15
 SLACK = 1e-9
 # Metrics that the decode step decides; the others also hold prefill, queueing or the client.
 RATES = frozenset({"output_tok_s", "output_tok_s_steady", "tok_s_per_user"})
@@ -173,7 +172,7 @@ def plan_ceiling(
     speedup = amdahl([share for share, _ in freed])
     ceiling = measured_tok_s * speedup
     share = sum(s.share_frac for s, _ in freed)
-    needed = None if target_tok_s is None else max(0.0, 1 - measured_tok_s / target_tok_s)
+    needed = None if target_tok_s is None else needed_frac(measured_tok_s, target_tok_s)
     return PlanCeiling(
         config=config,
         concurrency=concurrency,

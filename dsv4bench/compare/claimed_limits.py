@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dsv4bench.compare.bounds import MAX_UNATTRIBUTED, unattributed_frac
+from dsv4bench.compare.bounds import unattributed_frac
 from dsv4bench.compare.evidence import Evidence, delta_of
 from dsv4bench.compare.figures import Change, figure, percent, share, short
+from dsv4bench.limits import MAX_UNATTRIBUTED
 from dsv4bench.records.claims import ClaimAudit, ClaimState, KernelTableClaim, PlateauClaim, ShareClaim, TargetClaim
 from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.shares import KernelShare

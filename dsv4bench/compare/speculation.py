@@ -93,10 +93,10 @@ def _state(
 ) -> tuple[SpecState, str]:
     missing = [arm.name for arm, al in zip((base, new), accept, strict=True) if al is None]
     notes = [c.note() for c in (a, b) if not c.samples]
-    if unlike or notes:
-        return SpecState.NOT_MEASURED, "; ".join(filter(None, [unlike, *notes]))
     if missing:
-        return SpecState.NOT_MEASURED, f"{' and '.join(missing)} recorded no acceptance length: cause not measured"
+        return SpecState.NOT_MEASURED, f"{' and '.join(missing)} recorded no acceptance length"
+    if unlike or notes:
+        return SpecState.NOT_MEASURED, "; ".join(dict.fromkeys(filter(None, [unlike, *notes])))
     al_base, al_new = accept
     assert al_base is not None and al_new is not None
     inflation = al_new / al_base / ratio

@@ -56,26 +56,35 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     share_of_busy_frac: float | None = None
 
 
+class OverlapTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Time in which kernels of these components, and no others, ran together."""
+
+    components: list[str]
+    time_ns: int
+
+
 class DeviceBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of one rank's file."""
+    """One device of one rank's file. The times are None where the file holds sums only (a table has no timeline)."""
 
     device: int
     label: str | None
     rank: int | None
     file: str
     gpu: str | None = None
-    window_ns: int
+    window_ns: int | None
     kernel_sum_ns: int
-    kernel_busy_ns: int
-    any_busy_ns: int
-    copy_only_ns: int
-    idle_ns: int
-    overlap_ns: int
+    kernel_busy_ns: int | None
+    any_busy_ns: int | None
+    copy_only_ns: int | None
+    idle_ns: int | None
+    overlap_ns: int | None
     opaque_graph_ns: int
     kernels: int
     copies: int = 0
+    copy_sum_ns: int = 0  # copies and memsets; in no component and not in the kernel sum
     streams: int = 0
     zero_duration: int = 0
+    repaired: int = 0  # kernels with an impossible duration, cut at the next start on their stream
     sm_coverage_frac: float | None = None
     grid_known_frac: float | None = None  # share of kernel time that has a grid
     graph_kernels_frac: float | None = None
@@ -84,8 +93,10 @@ class DeviceBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     sm_active_frac: float | None = None
     dram_frac: float | None = None
     components: list[ComponentTime] = msgspec.field(default_factory=list)
+    overlaps: list[OverlapTime] = msgspec.field(default_factory=list)
     units: list[UnitTime] = msgspec.field(default_factory=list)
     rows: list[KernelRow] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 class StepComponent(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,13 +119,16 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     iqr_ns: tuple[int, int] | None = None
     busy_median_ns: int | None = None
     idle_median_ns: int | None = None
-    launches: float | None = None
+    overlap_median_ns: int | None = None
+    copy_only_median_ns: int | None = None
+    launches: float | None = None  # kernels a step
     graph_launches: float | None = None
     layers: int | None = None
     batch: int | None = None  # sequences a step, where the annotation tells
     prefill_steps: int = 0
     mixed_steps: int = 0
     components: list[StepComponent] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
 class RankSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +154,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     target_ratio: float | None = None  # at k
     joint_ratio: float | None = None  # with every step before it, made free
     joint_tok_s: float | None = None
+    joint_at_k_ratio: float | None = None  # the same at k; those without a k stay as they are
     binds: str | None = None  # DRAM bytes | tensor FLOPs | occupancy | launches | unknown
     reason: str = ""
 
@@ -152,8 +167,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     unattributed_frac: float | None = None
     ceiling_ratio: float | None = None
     ceiling_tok_s: float | None = None
+    at_k_ratio: float | None = None  # the whole plan at k; targets without a k stay as they are
+    at_k_tok_s: float | None = None
+    needed_frac: float | None = None  # how much of the step must vanish before the target is met
+    of: str = "span"  # what the shares are of: span, busy, sum or unknown
     steps: list[PlanStep] = msgspec.field(default_factory=list)
     refusals: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 class Shift(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,3 +206,10 @@ class BreakdownDocument(Document, frozen=True, kw_only=True):
     plans: list[Plan] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
     error: ErrorNote | None = None
+
+
+class BreakdownsDocument(Document, frozen=True, kw_only=True):
+    """kernels.json of one experiment: its breakdowns, one a coordinate."""
+
+    schema: str = "dsv4bench.breakdowns/1"
+    breakdowns: list[BreakdownDocument] = msgspec.field(default_factory=list)

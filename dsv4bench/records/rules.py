@@ -40,9 +40,12 @@ class ComponentRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class UnitRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An exact fragment that proves a unit (`s16816`, `_ffma_`); never a bare `gemm` or `flash`."""
+    """An exact fragment that proves a unit (`s16816`, `_ffma_`); never a bare `gemm` or `flash`.
 
-    runs_on: Literal["tensor", "cuda"]
+    `unknown`: a name that proves nothing although it looks as if it did; no later rule is asked, the note says why.
+    """
+
+    runs_on: Literal["tensor", "cuda", "unknown"]
     contains: list[str] = msgspec.field(default_factory=list)
     regex: str | None = None
     without: list[str] = msgspec.field(default_factory=list)

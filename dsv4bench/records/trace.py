@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +154,7 @@ class CounterRow:
     device: int | None
     metrics: dict[str, float]
     unavailable: list[str] = field(default_factory=list)  # metrics given as n/a
+    rounded: list[str] = field(default_factory=list)  # printed as 0.00: below the printed digits, not proven zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,33 @@ class KernelCounters:
     file: str
     rows: list[CounterRow]
     label: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SassBuild:
+    """One compiled kernel: the MMA opcodes in it. An empty set from `sass` proves that no tensor core is used."""
+
+    arch: str  # sm_90, without the a or f of a feature set; "" where not told
+    opcodes: frozenset[str]  # of MMA only; names of PTX or TTGIR operations where the proof is not sass
+    proof: Literal["sass", "ptx", "ttgir"]
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sass:
+    """Every build of one kernel name: a Triton cache keeps one for each specialisation and GPU."""
+
+    name: str
+    builds: list[SassBuild]
+
+
+@dataclass(frozen=True, slots=True)
+class Disassembly:
+    """What a folder of cubins holds."""
+
+    source: str
+    kernels: dict[str, Sass]
     warnings: list[str] = field(default_factory=list)
 
 

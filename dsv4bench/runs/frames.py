@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from dsv4bench.records.codec import decode
-from dsv4bench.records.shares import KernelShare, SharesDocument
+from dsv4bench.records.shares import KernelShare
 from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
+from dsv4bench.store.breakdowns import shares_in
 from dsv4bench.store.experiment import ExperimentDir
-from dsv4bench.store.files import read_bytes
 from dsv4bench.store.frames import cells_frame, requests_frame
 from dsv4bench.store.store import Store
 
@@ -61,7 +60,7 @@ class _Experiment:
         path = self._opened.path / KERNELS
         if not path.exists():
             return _shares_frame([], [f"{path}: nothing was profiled here"])
-        return _shares_frame(decode(read_bytes(path), SharesDocument, str(path)).shares, [])
+        return _shares_frame(shares_in(path).shares, [])
 
 
 class _Campaign:

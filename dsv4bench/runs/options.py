@@ -33,6 +33,8 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "default"
     parent: str | None = None
     lever: str | None = None
+    lever_keys: list[str] = msgspec.field(default_factory=list)
+    touches: list[str] = msgspec.field(default_factory=list)
     seed: int | None = None
     vocab: int | None = None
     prefix_share: float = 0.0

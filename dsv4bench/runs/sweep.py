@@ -102,6 +102,8 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
             config=o.name,
             parent=o.parent,
             lever=o.lever,
+            lever_keys=o.lever_keys,
+            touches=o.touches,
             workload=workload,
             plan=plan,
             server=info,

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from dsv4bench.errors import UsageError
+from dsv4bench.records.rules import COMPONENTS
 from dsv4bench.records.workload import Endpoint
 from dsv4bench.scenario.reading import read_yaml
 
@@ -26,6 +27,7 @@ Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0, lt=1e9)]
 Rate = Annotated[float, Meta(gt=0, lt=1e9)]
 Limit = Annotated[str, Meta(pattern=r"^\s*[0-9]*\.?[0-9]+\s*(us|ms|s|m|min|h)?\s*$")] | Seconds  # 50ms, 2s, 1.5
+Component = Annotated[str, Meta(pattern=f"^({'|'.join(COMPONENTS)})$")]
 
 
 class ServerPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +68,8 @@ class ConfigPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: str | None = None
     parent: str | None = None
     lever: str | None = None
+    lever_keys: list[str] | None = None
+    touches: list[Component] | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
