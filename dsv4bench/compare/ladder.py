@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -45,8 +46,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
         return self.concurrency * self.accept_length / self.step_s
 
 
-class Ladder(msgspec.Struct, frozen=True, kw_only=True):
-    """All rungs of one configuration at one ISL, by launch and level."""
+class Ladder(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """All rungs of one configuration at one ISL, by launch and level; what is asked for often is worked out once."""
 
     config: str
     isl: int
@@ -54,11 +55,18 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     rungs: list[Rung]
     notes: list[str] = msgspec.field(default_factory=list)
 
-    @property
+    @cached_property
     def levels(self) -> list[int]:
-        return sorted({r.concurrency for r in self.rungs})
+        return sorted(self._by_level)
 
-    @property
+    @cached_property
+    def _by_level(self) -> dict[int, list[Rung]]:
+        found: dict[int, list[Rung]] = {}
+        for r in self.rungs:
+            found.setdefault(r.concurrency, []).append(r)
+        return found
+
+    @cached_property
     def launches(self) -> list[str]:
         return sorted({r.launch for r in self.rungs})
 
@@ -72,7 +80,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
         return sorted((r for r in self.rungs if r.launch == launch), key=lambda r: r.concurrency)
 
     def at(self, concurrency: int) -> list[Rung]:
-        return [r for r in self.rungs if r.concurrency == concurrency]
+        return self._by_level.get(concurrency, [])
 
     def measured_tok_s(self, concurrency: int) -> float | None:
         """Throughput at one level as measured, over all launches."""

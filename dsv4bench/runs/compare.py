@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,6 @@ from dsv4bench.compare.verdicts import compare_arms
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.gpus import Gpu
 from dsv4bench.records.arm import Arm
-from dsv4bench.records.codec import encode
 from dsv4bench.records.shares import SharesDocument
 from dsv4bench.records.verdict import InputNote, LeverStatus, LeverVerdict, VerdictDocument
 from dsv4bench.runs.arms import load_arms
@@ -99,19 +98,19 @@ def judge_all(
         lever = lever_verdict(parent, arm)
         levers.append(lever)
         bounds = lever_bounds(parent, arm, shares.shares if shares is not None else ())
-        for versus, base in (("parent", parent), ("baseline", baseline)):
-            cells += compare_arms(
-                base,
-                arm,
-                versus="parent" if versus == "parent" else "baseline",
-                metrics=metrics,
-                sigma_launch_frac=dict(noise.launch_frac) or None,
-                calibrated=noise.source == "calibrated",
-                deltas=deltas,
-                across_hardware=o.across_hardware,
-                bounds=bounds if base is parent and arm.levers else None,
-                lever=lever,
-            )
+        common: dict[str, Any] = {
+            "metrics": metrics,
+            "sigma_launch_frac": dict(noise.launch_frac) or None,
+            "calibrated": noise.source == "calibrated",
+            "deltas": deltas,
+            "across_hardware": o.across_hardware,
+        }
+        own = compare_arms(parent, arm, versus="parent", bounds=bounds if arm.levers else None, lever=lever, **common)
+        cells += own
+        if parent is baseline and lever.status is not LeverStatus.CONTRADICTED:
+            cells += [msgspec.structs.replace(v, versus="baseline") for v in own]
+        else:  # the cumulative change stands even where the lever is contradicted
+            cells += compare_arms(baseline, arm, versus="baseline", **common)
         if speculates(arm) or speculates(parent):
             spec += speculation(parent, arm)
     return VerdictDocument(
@@ -169,9 +168,8 @@ def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:
 
 
 def _input(a: Arm) -> InputNote:
-    return InputNote(
-        name=a.name, source=a.source, ids=a.ids, cells_sha256=hashlib.sha256(encode(a.cells)).hexdigest()[:16]
-    )
+    digest = hashlib.sha256(msgspec.json.encode(a.cells)).hexdigest()[:16]
+    return InputNote(name=a.name, source=a.source, ids=a.ids, cells_sha256=digest)
 
 
 def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:
