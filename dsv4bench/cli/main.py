@@ -23,6 +23,7 @@ from dsv4bench.cli import (
     importing,
     metrics,
     predict,
+    profile,
     results,
     selftest,
     serve,
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 
 app.command("sweep")(sweep.sweep)
+app.command("profile")(profile.profile)
 app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.add_typer(baseline.app, name="baseline")

@@ -88,7 +88,7 @@ class GraphRuns:
 class KernelTrace:
     """Every timeline, whatever its file was. Row i is one kernel, copy or memset.
 
-    `kernel_names[k]` = (raw, demangled, short) for `name[i] == k`. `grid` and `block` are (n, 3), zeros where unknown.
+    `kernel_names[k]` = (raw, demangled, short) for `name[i] == k`. `grid` and `block` are (n, 3), zero where unknown.
     `correlation` is unique per `pid` at most; kernels of one graph launch share it.
     """
 

@@ -24,12 +24,12 @@ from dsv4bench.compare.verdicts import compare_arms
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.gpus import Gpu
 from dsv4bench.records.arm import Arm
-from dsv4bench.records.shares import SharesDocument
+from dsv4bench.records.shares import KernelShare, SharesDocument
 from dsv4bench.records.verdict import InputNote, LeverStatus, LeverVerdict, VerdictDocument
 from dsv4bench.runs.arms import load_arms
 from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
 from dsv4bench.runs.predictions import fill
-from dsv4bench.store import calibration, verdict_files
+from dsv4bench.store import breakdowns, calibration, verdict_files
 
 METRICS = ("output_tok_s", "tpot_p50_s", "ttft_p50_s")
 
@@ -97,7 +97,7 @@ def judge_all(
         parent = by_name.get(arm.parent or "", baseline)
         lever = lever_verdict(parent, arm)
         levers.append(lever)
-        bounds = lever_bounds(parent, arm, shares.shares if shares is not None else ())
+        bounds = lever_bounds(parent, arm, _shares(parent, o, shares))
         common: dict[str, Any] = {
             "metrics": metrics,
             "sigma_launch_frac": dict(noise.launch_frac) or None,
@@ -170,6 +170,13 @@ def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:
 def _input(a: Arm) -> InputNote:
     digest = hashlib.sha256(msgspec.json.encode(a.cells)).hexdigest()[:16]
     return InputNote(name=a.name, source=a.source, ids=a.ids, cells_sha256=digest)
+
+
+def _shares(parent: Arm, o: CompareOptions, shares: SharesDocument | None) -> list[KernelShare]:
+    """Of the parent's decode time: published with the campaign, or from a stored breakdown."""
+    if shares is not None:
+        return shares.shares
+    return breakdowns.shares_of(o.root, parent.name, parent.ids).shares
 
 
 def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:

@@ -120,7 +120,7 @@ STEPS = Steps(
 def test_one_device_line_for_line() -> None:
     """A table is read by eye: its layout is part of what it says."""
     text = shown(BreakdownDocument(devices=[device()], steps_by_label=[STEPS]))
-    assert text.splitlines()[4:16] == EXPECTED.splitlines()
+    assert text.splitlines()[5:17] == EXPECTED.splitlines()
 
 
 EXPECTED = """\

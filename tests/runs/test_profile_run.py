@@ -113,6 +113,34 @@ def test_an_empty_rank_is_said_and_changes_no_median(tmp_path: Path) -> None:
     assert document.steps is not None and document.steps.median_ns == 100_000
 
 
+NCU = """"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",\
+"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"
+"0","1","p","h","_mxfp4_slot_gemv_kernel","1","7","(128, 1, 1)","(64, 1, 1)","0","12.0",\
+"Command line profiler metrics","sm__ops_path_tensor_src_bf16_dst_fp32.sum","","1,024"
+"""
+
+
+def test_counters_are_evidence_beside_a_trace_and_tell_no_time_alone(c16: Path, tmp_path: Path) -> None:
+    counters = tmp_path / "ncu.csv"
+    counters.write_text(NCU, encoding="utf-8")
+    without = {r.name: r for r in profile(c16).document.devices[0].rows}
+    assert without[MOE].evidence != "counter"
+    for traces in ([c16, counters], [f"c16={c16}", counters], [f"c16={c16}", f"c16={counters}"]):
+        (device,) = profile(*traces).document.devices
+        rows = {r.name: r for r in device.rows}
+        assert (rows[MOE].runs_on, rows[MOE].evidence) == ("tensor", "counter")
+        assert rows[ATTENTION].evidence != "counter"
+    other_grid = write_trace(tmp_path / "wide.json", grid=(128, 1, 1))
+    assert {r.evidence for r in profile(other_grid, counters).document.devices[0].rows if r.name == MOE} <= {
+        "none",
+        "rule",
+    }
+    alone = profile(counters).document
+    (row,) = alone.devices[0].rows
+    assert (row.name, row.runs_on, row.evidence, row.time_ns) == (MOE, "tensor", "counter", 0)
+    assert alone.devices[0].window_ns is None and alone.plans == [] and "counters alone" in alone.warnings[0]
+
+
 def test_what_no_rule_names_refuses_the_plan_and_a_users_rule_mends_it(tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "t.json", kernels_us={MOE: 40.0, UNNAMED: 30.0})
     document = profile(trace).document
@@ -170,6 +198,15 @@ def test_two_labels_are_stored_at_two_coordinates(c16: Path, tmp_path: Path) -> 
     assert {s.concurrency for s in breakdowns.shares_of(root, "baseline").shares} == {1, 16}
     with pytest.raises(UsageError, match="two labels have one concurrency"):
         profile(f"a={other}", f"b={c16}", config="baseline", concurrency=[16], root=root)
+
+
+def test_what_has_no_coordinate_is_not_stored(tmp_path: Path) -> None:
+    untold = write_trace(tmp_path / "t.json", batch=0)
+    with pytest.raises(UsageError, match="the concurrency of the trace is not known"):
+        profile(untold, config="baseline", root=str(tmp_path / "results"))
+    with pytest.raises(UsageError, match="shares alone are not stored"):
+        profile(CAMPAIGN, config="baseline", root=str(tmp_path / "results"))
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_batch_of_the_annotations_that_differs_is_said(c16: Path) -> None:

@@ -1,0 +1,1 @@
+"""What does a file say? A file in, a `KernelTrace`, `KernelTable`, `KernelCounters` or `DeviceSamples` out."""

@@ -1,0 +1,204 @@
+"""Events of Kineto (or of anything in its terms) -> columns: work, launches and spans told apart by category.
+
+Kernels, copies and memsets are the `X` events of those categories, with device = args.device, else pid. `cuda_sync`
+rows lie on GPU streams with times of the host and are no work; annotations are spans, never kernels; launches are
+the runtime and driver calls that put work on a device. What has no usable time or device is counted, and said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from enum import IntEnum
+from typing import Any
+
+from dsv4bench.records.trace import Ints, Kind
+from dsv4bench.trace.kineto_absence import Contents
+from dsv4bench.trace.kineto_events import (
+    INT32_MAX,
+    INT64_MAX,
+    NO_STREAM,
+    UNKNOWN,
+    Args,
+    Event,
+    all_nanoseconds,
+    decode_args,
+    row_number,
+)
+from dsv4bench.trace.timeline import Timeline
+
+
+class Role(IntEnum):
+    """What an event is to us; the first three are the values of `Kind`."""
+
+    KERNEL = 0
+    COPY = 1
+    MEMSET = 2
+    HOST_SPAN = 3
+    DEVICE_SPAN = 4
+    CALL = 5
+    OPERATOR = 6
+
+
+ROLES = {
+    "kernel": Role.KERNEL,
+    "gpu_memcpy": Role.COPY,
+    "memcpy": Role.COPY,  # until 2021
+    "gpu_memset": Role.MEMSET,
+    "memset": Role.MEMSET,
+    "user_annotation": Role.HOST_SPAN,
+    "gpu_user_annotation": Role.DEVICE_SPAN,
+    "cuda_runtime": Role.CALL,
+    "cuda_driver": Role.CALL,
+    "runtime": Role.CALL,
+    "hip_runtime": Role.CALL,
+    "hip_driver": Role.CALL,
+    "xpu_runtime": Role.CALL,
+    "xpu_driver": Role.CALL,
+    "operator": Role.OPERATOR,  # 2021: annotations are operators
+}
+_KINDS = {Role.KERNEL: Kind.KERNEL, Role.COPY: Kind.COPY, Role.MEMSET: Kind.MEMSET}
+_LAUNCH = re.compile(
+    r"(cuda|cu|hip)(Ext)?(Module)?(Launch(?!Host)|GraphLaunch|Memcpy|Memset)|(ur|ze)\w*(Enqueue|Append)"
+)
+_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
+_STEP_OF_2021 = "ProfilerStep#"
+
+
+class Collector:
+    """Sorts events by their category into a `Timeline`, and counts what it could not use."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self._launch_names: dict[str, tuple[bool, bool]] = {}
+        self._categories: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._odd: Counter[str] = Counter()
+        self._zero = 0
+        self._coarse = 0
+
+    def take(self, events: list[Event]) -> None:
+        """A batch in the order of the file."""
+        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
+        for event in events:
+            if event.ph == "X":
+                groups[event.cat].append(event)
+        for category, group in groups.items():
+            self._categories[category or ""] += len(group)
+            role = ROLES.get((category or "").lower())
+            if role is None:
+                continue
+            if role in _KINDS:
+                self._work(group, _KINDS[role])
+            elif role is Role.CALL:
+                self._call(group)
+            elif role is Role.OPERATOR:
+                self._span([e for e in group if e.name and e.name.startswith(_STEP_OF_2021)], on_device=False)
+            else:
+                self._span(group, on_device=role is Role.DEVICE_SPAN)
+
+    def contents(self, meta: dict[str, object], lists: int, damaged: bool) -> Contents:
+        """What the file held, for the diagnosis."""
+        return Contents(
+            kernels=self.timeline.kernels,
+            work=len(self.timeline),
+            launches=self.timeline.launches,
+            categories=dict(self._categories),
+            calls=dict(self._calls),
+            meta=meta,
+            lists=lists,
+            damaged=damaged,
+        )
+
+    def warnings(self) -> list[str]:
+        lines = [f"{count} events {what} are left out" for what, count in self._odd.items()]
+        if self._zero > self.timeline.kernels / 100:
+            lines.append(
+                f"{self._zero} of {self.timeline.kernels} kernels last 0 ns: "
+                "the file is in whole microseconds, and short kernels count nothing"
+            )
+        if self._coarse:
+            lines.append("times are floats since 1970, in steps of 250 ns: sums of short kernels are rough")
+        return lines
+
+    def _work(self, events: list[Event], kind: Kind) -> None:
+        events, start, end = self._timed(events)
+        args = decode_args(events)
+        if any(a.device == UNKNOWN for a in args):
+            events, args, start, end = self._placed(events, args, start, end)
+        if not events:
+            return
+        stream = [a.stream for a in args]
+        if NO_STREAM in stream:
+            rows = _rows([e.tid for e in events])
+            stream = [row if told == NO_STREAM else told for told, row in zip(stream, rows, strict=True)]
+        if kind is Kind.KERNEL:
+            self._zero += int((start == end).sum())
+            self._coarse += start[0] > 10**18 and isinstance(events[0].ts, str) and events[0].ts[-2:-1] == "."
+        self.timeline.add_work(
+            kind,
+            [e.name or "(no name)" for e in events],
+            start,
+            end,
+            device=[a.device for a in args],
+            stream=stream,
+            correlation=[a.correlation for a in args],
+            grid=[a.grid for a in args],
+            block=[a.block for a in args],
+            registers=[a.registers for a in args],
+            shared=[a.shared for a in args],
+            graph=[a.graph_id or a.graph_node_id >> 32 for a in args],
+            node=[a.graph_node_id for a in args],
+        )
+
+    def _placed(
+        self, events: list[Event], args: list[Args], start: Ints, end: Ints
+    ) -> tuple[list[Event], list[Args], Ints, Ints]:
+        """Those on a device: of the arguments, else the row's pid."""
+        for event, arg in zip(events, args, strict=True):
+            pid = row_number(event.pid)
+            if arg.device == UNKNOWN and pid is not None:
+                arg.device = pid
+        kept = [i for i, arg in enumerate(args) if 0 <= arg.device <= INT32_MAX]
+        if len(kept) < len(args):
+            self._odd["on a device without a number"] += len(args) - len(kept)
+        return [events[i] for i in kept], [args[i] for i in kept], start[kept], end[kept]
+
+    def _call(self, events: list[Event]) -> None:
+        self._calls.update([e.name or "" for e in events])
+        known = self._launch_names
+        for name in {e.name or "" for e in events}.difference(known):
+            known[name] = bool(_LAUNCH.match(name)), bool(_GRAPH_LAUNCH.match(name))
+        events, start, end = self._timed([e for e in events if known[e.name or ""][0]])
+        self.timeline.add_launches(
+            start,
+            end,
+            pid=_rows([e.pid for e in events]),
+            tid=_rows([e.tid for e in events]),
+            correlation=[a.correlation for a in decode_args(events)],
+            is_graph=[known[e.name or ""][1] for e in events],
+        )
+
+    def _span(self, events: list[Event], *, on_device: bool) -> None:
+        events, start, end = self._timed(events)
+        pid, tid = _rows([e.pid for e in events]), _rows([e.tid for e in events])
+        self.timeline.add_spans([e.name or "" for e in events], start, end, pid=pid, tid=tid, on_device=on_device)
+
+    def _timed(self, events: list[Event]) -> tuple[list[Event], Ints, Ints]:
+        """Events with their start and end; those without a time are counted and left out."""
+        start, known = all_nanoseconds([e.ts for e in events])
+        last, also_known = all_nanoseconds([e.dur for e in events])
+        usable = known & also_known & (last >= 0) & (start <= INT64_MAX - last.clip(0))
+        if usable.all():
+            return events, start, start + last
+        self._odd["without a usable ts or dur"] += len(events) - int(usable.sum())
+        return [e for e, good in zip(events, usable, strict=True) if good], start[usable], (start + last)[usable]
+
+
+def _rows(values: list[Any]) -> list[int]:
+    """pids or tids as numbers; few are distinct."""
+    try:
+        known = {value: row_number(value) or 0 for value in set(values)}
+        return [known[value] for value in values]
+    except TypeError:  # a list or an object in the place of a number
+        return [row_number(value) or 0 for value in values]

@@ -1,0 +1,157 @@
+"""MMA opcodes of compiled kernels: real cubins from Triton where it is installed, disassembly text always."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsv4bench.errors import Unanswerable, UsageError
+from dsv4bench.records.trace import Disassembly
+from dsv4bench.trace import cubin
+from dsv4bench.trace.cubin import parse_sass, read_cubins
+
+KERNELS = """
+import os, sys
+os.environ["TRITON_CACHE_DIR"] = sys.argv[1]
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def dot_k(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(a + i[:, None] * N + i[None, :])
+    y = tl.load(b + i[:, None] * N + i[None, :])
+    tl.store(c + i[:, None] * N + i[None, :], tl.dot(x, y))
+
+@triton.jit
+def sum_k(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(a + i[:, None] * N + i[None, :]).to(tl.float32)
+    tl.store(c + i, tl.sum(x * tl.load(b + i)[None, :].to(tl.float32), axis=1))
+
+for kernel in (dot_k, sum_k):
+    for capability in (90, 120):
+        types = {"a": "*bf16", "b": "*bf16", "c": "*fp32", "N": "constexpr"}
+        triton.compile(ASTSource(kernel, types, {"N": 64}), target=GPUTarget("cuda", capability, 32))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("triton is not installed")
+    folder = tmp_path_factory.mktemp("cubins")
+    script = folder / "kernels_to_compile.py"
+    script.write_text(KERNELS)
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder / "cache")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "cache"
+
+
+def opcodes(read: Disassembly, name: str) -> dict[str, frozenset[str]]:
+    return {build.arch: build.opcodes for build in read.kernels[name].builds}
+
+
+def test_a_dot_has_mma_and_a_sum_proves_that_it_has_none(cache: Path) -> None:
+    read = read_cubins(cache)
+    assert opcodes(read, "dot_k") == {"sm_90": frozenset({"HGMMA"}), "sm_120": frozenset({"HMMA"})}
+    assert opcodes(read, "sum_k") == {"sm_90": frozenset(), "sm_120": frozenset()}
+    assert {b.proof for kernel in read.kernels.values() for b in kernel.builds} == {"sass"}
+
+
+def test_nvdisasm_says_the_same_of_one_kernel(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = cubin.disassembler()
+    assert tool is not None
+    nvdisasm = tool.with_name("nvdisasm")
+    if not nvdisasm.exists():
+        pytest.skip("no nvdisasm beside cuobjdump")
+    monkeypatch.setattr(cubin, "disassembler", lambda: nvdisasm)
+    read = read_cubins(cache, {"dot_k"})
+    assert opcodes(read, "dot_k") == {"sm_90": frozenset({"HGMMA"}), "sm_120": frozenset({"HMMA"})}
+
+
+def test_only_kernels_that_are_asked_for_are_disassembled(cache: Path) -> None:
+    assert set(read_cubins(cache, {"sum_k"}).kernels) == {"sum_k"}
+
+
+def test_without_a_disassembler_text_is_read_and_marked_weaker(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    read = read_cubins(cache)
+    builds = {(n, b.arch): (b.proof, set(b.opcodes)) for n, kernel in read.kernels.items() for b in kernel.builds}
+    assert builds == {
+        ("dot_k", "sm_90"): ("ptx", {"wgmma.mma_async"}),
+        ("dot_k", "sm_120"): ("ptx", {"mma.sync"}),
+        ("sum_k", "sm_90"): ("ptx", set()),
+        ("sum_k", "sm_120"): ("ptx", set()),
+    }
+    assert "proves less" in read.warnings[-1]
+
+
+def test_a_cut_cubin_proves_nothing(cache: Path, tmp_path: Path) -> None:
+    whole = next(cache.rglob("sum_k.cubin")).read_bytes()
+    for cut in (10, len(whole) // 2):
+        (tmp_path / "sum_k.cubin").write_bytes(whole[:cut])
+        with pytest.raises(Unanswerable, match="no kernel could be disassembled"):
+            read_cubins(tmp_path)
+
+
+LISTING = """
+	code for sm_100a
+		Function : first
+        /*0000*/                   LDC R1, c[0x0][0x37c] ;      /* 0x00000 */
+        /*0010*/             @!P0  HFMA2.MMA R1, R2, R3, R4 ;   /* 0x00000 */
+        /*0020*/                   CALL.REL.NOINC 0x40 ;        /* 0x00000 */
+        /*0030*/                   EXIT ;
+		Function : second
+        /*0000*/             @UP0  UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8] ;
+        /*0010*/                   QMMA.16832.F32.E4M3.E4M3 R4, R8, R12, R4 ;
+        /*0020*/                   OMMA.SF.16864.F32.E2M1 R4, R8, R12, R4 ;
+        /*0030*/                   DMMA.884 R4, R8, R12, R4 ;
+		Function : empty
+"""
+
+
+def test_a_listing_of_every_kind_of_opcode() -> None:
+    first, second, empty = parse_sass(LISTING)
+    assert (first.name, first.arch, first.opcodes, first.calls, first.instructions) == (
+        "first",
+        "sm_100",
+        set(),
+        True,
+        4,
+    )
+    assert second.opcodes == {"UTCHMMA", "QMMA", "OMMA", "DMMA"}
+    assert empty.instructions == 0
+
+
+def test_a_caller_in_a_file_with_mma_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.cubin").write_bytes(b"x")
+    monkeypatch.setattr(cubin, "disassembler", lambda: Path("cuobjdump"))
+    monkeypatch.setattr(cubin, "_disassemble", lambda file, tool: parse_sass(LISTING))
+    read = read_cubins(tmp_path)
+    assert set(read.kernels) == {"second"}
+    assert "first: calls other functions" in read.warnings[0]
+
+
+def test_ttgir_with_a_dot_of_multiply_adds_is_no_mma(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    head = 'module attributes {ttg.target = "cuda:90"} {\n tt.func public @k() {\n'
+    (tmp_path / "plain.ttgir").write_text(head + "%4 = tt.dot %x, %y : tensor<#blocked>\n")
+    (tmp_path / "mma.ttgir").write_text("#mma = #ttg.nvidia_mma<{}>\n" + head + "%4 = tt.dot %x, %y : tensor<#mma>\n")
+    kernels = read_cubins(tmp_path).kernels
+    assert kernels["plain"].builds[0].opcodes == frozenset()
+    assert kernels["mma"].builds[0].opcodes == {"tt.dot"} and kernels["mma"].builds[0].arch == "sm_90"
+    assert kernels["mma"].builds[0].proof == "ttgir"
+
+
+def test_nothing_to_read_is_the_users_error(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(UsageError, match="no cubin"):
+            read_cubins(source)
