@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-BLOCK = 8 << 20
+BLOCK = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 _READ = 1 << 20
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}

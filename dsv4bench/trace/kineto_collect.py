@@ -124,8 +124,10 @@ class Collector:
     def _work(self, events: list[Event], kind: Kind) -> None:
         events, start, end = self._timed(events)
         args = decode_args(events)
-        if any(a.device == UNKNOWN for a in args):
+        device = [a.device for a in args]
+        if UNKNOWN in device:
             events, args, start, end = self._placed(events, args, start, end)
+            device = [a.device for a in args]
         if not events:
             return
         stream = [a.stream for a in args]
@@ -140,7 +142,7 @@ class Collector:
             [e.name or "(no name)" for e in events],
             start,
             end,
-            device=[a.device for a in args],
+            device=device,
             stream=stream,
             correlation=[a.correlation for a in args],
             grid=[a.grid for a in args],

@@ -1,6 +1,6 @@
 """The entries of `traceEvents` in batches, from blocks of any size, in bounded memory, from a file in any state.
 
-The fast way decodes up to 8 MiB of events at once, cut where one event ends and the next begins. When such a piece
+The fast way decodes up to 1 MiB of events at once, cut where one event ends and the next begins. When such a piece
 does not decode (NaN, a bad escape, a cut at a nested object), it is tried in smaller pieces, and the smallest is
 read by the tolerant way: one event after another with the standard decoder, repaired escapes, skipped remains. Text
 inside a string never looks like a boundary, since its quotes are escaped. Whatever was left out is said in
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from dsv4bench.trace.kineto_events import Event, decode_events, event_of
 
-CHUNK = 8 << 20
+CHUNK = 1 << 20
 SMALL = 1 << 16
 LONGEST_VALUE = 64 << 20
 _KEYS = "ph|name|cat|pid|tid|ts|dur|args|id|bp|s"

@@ -49,7 +49,10 @@ class _Columns:
     ) -> None:
         self.start.frombytes(start.tobytes())
         self.end.frombytes(end.tobytes())
-        self.name.fromlist([known.setdefault(name, len(known)) for name in names])
+        for name in dict.fromkeys(names):
+            if name not in known:
+                known[name] = len(known)
+        self.name.fromlist([known[name] for name in names])
         self.pid.fromlist(pid)
         self.tid.fromlist(tid)
         self.flag.frombytes(flags)

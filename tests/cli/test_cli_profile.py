@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import typer
-from kineto_made import write_cpu_only, write_trace
+from profile_traces import write_cpu_only, write_trace
 from typer.testing import CliRunner, Result
 
 from dsv4bench.cli.profile import profile

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kineto_made import ATTENTION, COMM, MOE, UNNAMED, write_cpu_only, write_trace
+from profile_traces import ATTENTION, COMM, MOE, UNNAMED, write_cpu_only, write_trace
 
 from dsv4bench.errors import BenchError, Unanswerable, UsageError
 from dsv4bench.records.breakdown import BreakdownDocument
