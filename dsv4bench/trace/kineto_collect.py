@@ -12,17 +12,19 @@ from collections import Counter, defaultdict
 from enum import IntEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from dsv4bench.records.trace import Ints, Kind
 from dsv4bench.trace.kineto_absence import Contents
 from dsv4bench.trace.kineto_events import (
     INT32_MAX,
     INT64_MAX,
+    NO_ARGS,
     NO_STREAM,
     UNKNOWN,
     Args,
     Event,
     all_nanoseconds,
-    decode_args,
     row_number,
 )
 from dsv4bench.trace.timeline import Timeline
@@ -81,8 +83,7 @@ class Collector:
         """A batch in the order of the file."""
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         for event in events:
-            if event.ph == "X":
-                groups[event.cat].append(event)
+            groups[event.cat].append(event)
         for category, group in groups.items():
             self._categories[category or ""] += len(group)
             role = ROLES.get((category or "").lower())
@@ -123,7 +124,7 @@ class Collector:
 
     def _work(self, events: list[Event], kind: Kind) -> None:
         events, start, end = self._timed(events)
-        args = decode_args(events)
+        args = [e.args or NO_ARGS for e in events]
         device = [a.device for a in args]
         if UNKNOWN in device:
             events, args, start, end = self._placed(events, args, start, end)
@@ -136,7 +137,7 @@ class Collector:
             stream = [row if told == NO_STREAM else told for told, row in zip(stream, rows, strict=True)]
         if kind is Kind.KERNEL:
             self._zero += int((start == end).sum())
-            self._coarse += start[0] > 10**18 and isinstance(events[0].ts, str) and events[0].ts[-2:-1] == "."
+            self._coarse += start[0] > 10**18 and bytes(events[0].ts)[-2:-1] == b"."
         self.timeline.add_work(
             kind,
             [e.name or "(no name)" for e in events],
@@ -157,11 +158,10 @@ class Collector:
         self, events: list[Event], args: list[Args], start: Ints, end: Ints
     ) -> tuple[list[Event], list[Args], Ints, Ints]:
         """Those on a device: of the arguments, else the row's pid."""
-        for event, arg in zip(events, args, strict=True):
-            pid = row_number(event.pid)
-            if arg.device == UNKNOWN and pid is not None:
-                arg.device = pid
-        kept = [i for i, arg in enumerate(args) if 0 <= arg.device <= INT32_MAX]
+        args = [
+            replace(a, device=_device(e.pid)) if a.device == UNKNOWN else a for a, e in zip(args, events, strict=True)
+        ]
+        kept = [i for i, arg in enumerate(args) if arg.device != UNKNOWN]
         if len(kept) < len(args):
             self._odd["on a device without a number"] += len(args) - len(kept)
         return [events[i] for i in kept], [args[i] for i in kept], start[kept], end[kept]
@@ -177,7 +177,7 @@ class Collector:
             end,
             pid=_rows([e.pid for e in events]),
             tid=_rows([e.tid for e in events]),
-            correlation=[a.correlation for a in decode_args(events)],
+            correlation=[(e.args or NO_ARGS).correlation for e in events],
             is_graph=[known[e.name or ""][1] for e in events],
         )
 
@@ -195,6 +195,12 @@ class Collector:
             return events, start, start + last
         self._odd["without a usable ts or dur"] += len(events) - int(usable.sum())
         return [e for e, good in zip(events, usable, strict=True) if good], start[usable], (start + last)[usable]
+
+
+def _device(pid: object) -> int:
+    """A row's pid as a device: its number, also in a text."""
+    found = row_number(pid)
+    return found if found is not None and 0 <= found <= INT32_MAX else UNKNOWN
 
 
 def _rows(values: list[Any]) -> list[int]:

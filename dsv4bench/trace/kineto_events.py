@@ -1,7 +1,7 @@
 """One event of a Kineto file: the typed form, the time rule, and the lenient forms of numbers found in the wild.
 
 Times are taken from the decimal text: ns = floor(text in us x 1000), never through a float, since at 1.7e15 us a
-double's step is 250 ns. `float_hook=str` makes the decoder hand over that text. A number that is none, or that does
+double's step is 250 ns. A number that is none, or that does
 not fit 64 bits, is None; the caller counts it.
 """
 
@@ -11,7 +11,7 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import msgspec
 import numpy as np
@@ -21,22 +21,9 @@ from dsv4bench.records.trace import Ints
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
-_PLAIN = re.compile(r"(?:[0-9]{1,15}\.[0-9]{3}\n)*[0-9]{1,15}\.[0-9]{3}")
+_PLAIN = re.compile(rb"(?:-?[0-9]{1,15}\.[0-9]{3}\n)*-?[0-9]{1,15}\.[0-9]{3}")
 _NUMBER = re.compile(r"\s*[-+]?\d{1,40}(\.\d{0,400})?([eE][-+]?\d{1,6})?\s*")
 _DIGITS = re.compile(r"\d+")
-
-
-class Event(msgspec.Struct, gc=False):
-    """An entry of `traceEvents`. `args` stays undecoded: most events are of no interest here."""
-
-    ph: str | None = None
-    cat: str | None = None
-    name: str | None = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
-    args: msgspec.Raw = msgspec.Raw(b"")
 
 
 Long = Annotated[int, msgspec.Meta(ge=-INT64_MAX, le=INT64_MAX)]
@@ -69,93 +56,98 @@ class Args(
     graph_node_id: Long = 0
 
 
-ARG_KEYS = frozenset(msgspec.json.decode(msgspec.json.encode(Args())))
-_decode_any = msgspec.json.Decoder().decode
-_decode_args = msgspec.json.Decoder(list[Args]).decode
-_decode_events = msgspec.json.Decoder(list[Event], float_hook=str).decode
+NO_ARGS = Args()
+EMPTY = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """A complete event of `traceEvents`, the only kind that says how long something took.
+
+    The times stay text until they are wanted, and so exact.
+    """
+
+    cat: str | None = None
+    name: str | None = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = EMPTY
+    dur: msgspec.Raw = EMPTY
+    args: Args | None = None
+
+
+class _LooseEvent(msgspec.Struct, gc=False):
+    """The same, or an event of another kind, where something is not as typed."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = EMPTY
+    dur: msgspec.Raw = EMPTY
+    args: Any = None
+
+
+# Flows, metadata and instants are half of a file; a type without fields lets the decoder pass over them.
+_OTHERS = [
+    msgspec.defstruct(f"_Skipped{i}", [], gc=False, tag_field="ph", tag=ph)
+    for i, ph in enumerate("sftiIMCBEbenNODPR")
+]
+_decode_typed = msgspec.json.Decoder(list[Union[(Event, *_OTHERS)]]).decode  # type: ignore[valid-type]
+_decode_loose = msgspec.json.Decoder(list[_LooseEvent]).decode
 _NOT_AS_TYPED = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError)
 
 
 def decode_events(text: bytes) -> list[Event] | None:
-    """The events of a JSON array; None when anything in it is not as expected."""
+    """The complete events of a JSON array; None when it is no JSON, or an entry is no event."""
     try:
-        return _decode_events(text)
-    except _NOT_AS_TYPED:
-        return None
-
-
-def decode_args(events: list[Event]) -> list[Args]:
-    """The arguments of each event, in the typed form; what is of another type or size counts as not told."""
-    try:
-        found = _decode_args(b"[" + b",".join([event.args for event in events]) + b"]")
-        if len(found) == len(events):  # one event without arguments gives an empty list
-            return found
-    except _NOT_AS_TYPED:
+        return [event for event in _decode_typed(text) if type(event) is Event]
+    except msgspec.ValidationError:
         pass
-    return [_lenient_args(event.args) for event in events]
-
-
-def _lenient_args(raw: msgspec.Raw) -> Args:
-    try:
-        found = _decode_any(raw) if len(raw) else None
     except _NOT_AS_TYPED:
-        found = None
-    if not isinstance(found, dict):
-        return Args()
-    device, stream = integer(found.get("device")), integer(found.get("stream"))
-    return Args(
-        device=UNKNOWN if device is None or not 0 <= device <= INT32_MAX else device,
-        stream=NO_STREAM if stream is None else stream,
-        correlation=integer(found.get("correlation")) or 0,
-        grid=_shape(found.get("grid")),
-        block=_shape(found.get("block")),
-        registers=_count(found.get("registers per thread")),
-        shared=_count(found.get("shared memory")),
-        graph_id=integer(found.get("graph id")) or 0,
-        graph_node_id=integer(found.get("graph node id")) or 0,
-    )
-
-
-def event_of(value: object) -> Event | None:
-    """An event from an untyped JSON value; None when the value is no event."""
-    if not isinstance(value, dict):
         return None
-    args = value.get("args")
-    kept = {k: v for k, v in args.items() if k in ARG_KEYS and _plain(v)} if isinstance(args, dict) else {}
+    try:
+        loose = [event for event in _decode_loose(text) if event.ph == "X"]
+    except _NOT_AS_TYPED:
+        return None
+    return [Event(_text(e.cat), _text(e.name), e.pid, e.tid, e.ts, e.dur, _args_of(e.args)) for e in loose]
+
+
+def event_of(value: dict[str, Any]) -> Event | None:
+    """A complete event from an untyped JSON object, its floats kept as text; None for the other kinds."""
+    if value.get("ph") != "X":
+        return None
     return Event(
-        ph=_text(value.get("ph")),
         cat=_text(value.get("cat")),
         name=_text(value.get("name")),
         pid=value.get("pid"),
         tid=value.get("tid"),
-        ts=value.get("ts"),
-        dur=value.get("dur"),
-        args=msgspec.Raw(msgspec.json.encode(kept)),
+        ts=_raw(value.get("ts")),
+        dur=_raw(value.get("dur")),
+        args=_args_of(value.get("args")),
     )
 
 
-def nanoseconds(us: object) -> int | None:
+def nanoseconds(text: str) -> int | None:
     """floor(us x 1000) of the decimal text (JSON number or string: torch_npu writes strings), or None."""
-    if type(us) is str:
-        whole, _, fraction = us.partition(".")
-        if len(fraction) == 3 and fraction.isdecimal() and whole.isdecimal():
-            return _fits(int(whole + fraction)) if len(whole) < 20 else None
-        return _exact(us)
-    if type(us) is int:
-        return _fits(us * 1000)
-    return _exact(repr(us)) if isinstance(us, float) else None
+    text = text.strip('" ')
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    if number.adjusted() > 16:  # 1e17 us is no time, and 1e999999999 would never end
+        return None
+    if number.adjusted() < -30:
+        return -1 if number < 0 else 0
+    return _fits(math.floor(Fraction(number) * 1000))
 
 
-def all_nanoseconds(values: list[Any]) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def all_nanoseconds(values: list[msgspec.Raw]) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """(`nanoseconds` of each, which of them are known): in one pass when all are plain texts with three decimals."""
-    try:
-        text = "\n".join(values)
-        plain = _PLAIN.fullmatch(text) is not None
-    except TypeError:
-        text, plain = "", False
-    if plain:
-        return np.fromstring(text.replace(".", ""), np.int64, sep="\n"), np.ones(len(values), np.bool_)
-    found = [nanoseconds(value) for value in values]
+    text = b"\n".join(values)
+    if _PLAIN.fullmatch(text):
+        digits = text.replace(b".", b"").decode("ascii")
+        return np.fromstring(digits, np.int64, sep="\n"), np.ones(len(values), np.bool_)
+    found = [nanoseconds(bytes(value).decode("utf-8", "replace")) for value in values]
     return np.array([ns or 0 for ns in found], np.int64), np.array([ns is not None for ns in found], np.bool_)
 
 
@@ -196,17 +188,6 @@ def _count(value: object) -> int:
     return found if found is not None and 0 <= found <= INT32_MAX else 0
 
 
-def _exact(text: str) -> int | None:
-    if not _NUMBER.fullmatch(text):
-        return None
-    number = Decimal(text.strip())
-    if not number.is_finite() or number.adjusted() > 16:  # 1e17 us is no time, and 1e999999999 would never end
-        return None
-    if number.adjusted() < -30:
-        return -1 if number < 0 else 0
-    return _fits(math.floor(Fraction(number) * 1000))
-
-
 def _fits(value: int) -> int | None:
     return value if -INT64_MAX <= value <= INT64_MAX else None
 
@@ -221,10 +202,23 @@ def _text(value: object) -> str | None:
         return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _plain(value: object) -> bool:
-    """Can this argument be encoded again?"""
-    if isinstance(value, list):
-        return len(value) <= 3 and all(_plain(v) and not isinstance(v, list) for v in value)
-    if isinstance(value, str):
-        return value.isascii()
-    return value is None or isinstance(value, float) or (isinstance(value, int) and -INT64_MAX <= value <= INT64_MAX)
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(str(value).encode("utf-8", "replace") if isinstance(value, str | int | float) else b"")
+
+
+def _args_of(found: object) -> Args:
+    """The arguments of an untyped event; what is of another type or size counts as not told."""
+    if not isinstance(found, dict):
+        return NO_ARGS
+    device, stream = integer(found.get("device")), integer(found.get("stream"))
+    return Args(
+        device=UNKNOWN if device is None or not 0 <= device <= INT32_MAX else device,
+        stream=NO_STREAM if stream is None else stream,
+        correlation=integer(found.get("correlation")) or 0,
+        grid=_shape(found.get("grid")),
+        block=_shape(found.get("block")),
+        registers=_count(found.get("registers per thread")),
+        shared=_count(found.get("shared memory")),
+        graph_id=integer(found.get("graph id")) or 0,
+        graph_node_id=integer(found.get("graph node id")) or 0,
+    )

@@ -119,7 +119,9 @@ class Scanner:
         while not closed:
             self._fill(window)
             cut = self._boundary(window)
-            found = decode_events(b"[" + self._buffer[self._at : cut[0]] + b"]") if cut else None
+            found = (
+                decode_events(b"".join((b"[", memoryview(self._buffer)[self._at : cut[0]], b"]"))) if cut else None
+            )
             if cut and found is not None:
                 self._at = cut[1]
                 window = min(CHUNK, 2 * window)
@@ -197,10 +199,9 @@ class Scanner:
         return end - added
 
     def _keep(self, value: object, found: list[Event]) -> None:
-        event = event_of(value)
-        if event is None:
-            self.left_out += 1
-        else:
+        event = event_of(value) if isinstance(value, dict) else None
+        self.left_out += not isinstance(value, dict)
+        if event is not None:
             found.append(event)
 
     def _value(self) -> object:

@@ -7,19 +7,16 @@ lack and refused by name; a trace without kernels is refused with its cause.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-
-import msgspec
 
 from dsv4bench.errors import Unanswerable
 from dsv4bench.records.trace import KernelTrace, Source
 from dsv4bench.trace.blocks import blocks
 from dsv4bench.trace.kineto_absence import refuse_if_empty, warn_if_partial
 from dsv4bench.trace.kineto_collect import Collector
-from dsv4bench.trace.kineto_events import ARG_KEYS, Event
+from dsv4bench.trace.kineto_events import Event, event_of
 from dsv4bench.trace.kineto_meta import rank_of
 from dsv4bench.trace.perfetto_wire import BEGIN, END, Damaged, Slice, packets, texts, track_event
 
@@ -75,16 +72,8 @@ class _Pairs:
             stack.append(found)
         elif found.type == END and stack:
             begun = stack.pop()
-            return Event(
-                ph="X",
-                cat=begun.category,
-                name=begun.name,
-                pid=0,
-                tid=0,
-                ts=_us(begun.time_ns),
-                dur=_us(found.time_ns - begun.time_ns),
-                args=msgspec.Raw(msgspec.json.encode(dict(_arguments(begun)))),
-            )
+            times = {"ts": _us(begun.time_ns), "dur": _us(found.time_ns - begun.time_ns)}
+            return event_of({"ph": "X", "cat": begun.category, "name": begun.name, "args": begun.arguments, **times})
         return None
 
     @property
@@ -94,19 +83,6 @@ class _Pairs:
 
 def _us(ns: int) -> str:
     return f"{'-' if ns < 0 else ''}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
-
-
-def _arguments(begun: Slice) -> Iterator[tuple[str, object]]:
-    for key, value in begun.arguments.items():
-        if key not in ARG_KEYS:
-            continue
-        if key in ("grid", "block") and isinstance(value, str):
-            try:
-                value = json.loads(value[:64])
-            except ValueError:
-                value = None
-        if value is None or isinstance(value, str | list) or (isinstance(value, int) and abs(value) < 1 << 63):
-            yield key, value
 
 
 def _refuse_other_writers(file: str, data: bytes) -> None:
