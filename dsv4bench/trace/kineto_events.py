@@ -1,8 +1,7 @@
 """One event of a Kineto file: the typed form, the time rule, and the lenient forms of numbers found in the wild.
 
 Times are taken from the decimal text: ns = floor(text in us x 1000), never through a float, since at 1.7e15 us a
-double's step is 250 ns. A number that is none, or that does
-not fit 64 bits, is None; the caller counts it.
+double's step is 250 ns. A number that is none, or that does not fit 64 bits, is None; the caller counts it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ INT32_MAX = 2**31 - 1
 _PLAIN = re.compile(rb"(?:-?[0-9]{1,15}\.[0-9]{3}\n)*-?[0-9]{1,15}\.[0-9]{3}")
 _NUMBER = re.compile(r"\s*[-+]?\d{1,40}(\.\d{0,400})?([eE][-+]?\d{1,6})?\s*")
 _DIGITS = re.compile(r"\d+")
-
 
 Long = Annotated[int, msgspec.Meta(ge=-INT64_MAX, le=INT64_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
@@ -131,6 +129,9 @@ def event_of(value: dict[str, Any]) -> Event | None:
 def nanoseconds(text: str) -> int | None:
     """floor(us x 1000) of the decimal text (JSON number or string: torch_npu writes strings), or None."""
     text = text.strip('" ')
+    whole, _, fraction = text.partition(".")
+    if len(whole) < 16 and whole.isdecimal() and (fraction.isdecimal() or whole == text):
+        return int(whole + fraction[:3].ljust(3, "0"))
     if not _NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
