@@ -6,6 +6,8 @@ once on a laptop without torch.
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -77,8 +79,11 @@ def root(
 
 def main() -> None:
     """The console script."""
-    from dsv4bench.errors import EXIT_INTERRUPTED, BenchError
+    from dsv4bench.errors import EXIT_INTERRUPTED, EXIT_USAGE, BenchError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no Δ shows ? and loses nothing
     try:
         app(prog_name="dsv4bench")
     except BenchError as e:
@@ -92,6 +97,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of stdout went away (`| head`); nothing to say to it
         sys.exit(0)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        sys.stderr.write(f"error: stdout cannot be written: {e.strerror}\n")
+        sys.exit(EXIT_USAGE)
 
 
 def _print_json(e: BenchError) -> None:

@@ -9,6 +9,14 @@ import typer
 
 from dsv4bench.cli.values import components, integers, numbers, seconds, slo, slo_from, words
 
+OPTION = {
+    "requests": "--requests",
+    "duration_s": "--duration",
+    "concurrency": "--concurrency",
+    "rates_req_s": "--rate",
+}
+RIVALS = (("requests", "duration_s"), ("concurrency", "rates_req_s"))
+
 if TYPE_CHECKING:
     from dsv4bench.runs.options import SweepOptions
     from dsv4bench.runs.sweep import SweepResult
@@ -119,7 +127,8 @@ def sweep(
         print_error(result.error)
         raise typer.Exit(result.error.exit_code)
     if result.interrupted:
-        sys.stderr.write("interrupted; what was measured is kept, --resume goes on\n")
+        kept = "; what was measured is kept, --resume goes on" if result.id is not None else "; nothing was measured"
+        sys.stderr.write(f"interrupted{kept}\n")
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -133,7 +142,16 @@ def _options(
     values = dict(defaults)
     if scenario is not None:
         values.update(_from_file(scenario))
-    values.update({k: v for k, v in given.items() if v is not None})
+    given = {k: v for k, v in given.items() if v is not None}
+    for one, other in RIVALS:
+        if one in given and other in given:
+            raise UsageError(
+                f"{OPTION[one]} and {OPTION[other]} were both given", "choose one: they exclude each other"
+            )
+        for here, there in ((one, other), (other, one)):
+            if here in given:
+                values.pop(there, None)  # an option wins over its rival in the file, too
+    values.update(given)
     if values.get("endpoint", "completions") not in ("completions", "chat"):
         raise UsageError(f"--endpoint {values['endpoint']}: not an endpoint", "completions or chat")
     if "osl" not in values:

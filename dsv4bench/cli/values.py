@@ -55,7 +55,10 @@ def slo(text: str | None) -> Slo | None:
 
     if text is None:
         return None
-    limits = dict(_pair(part) for part in text.split(",") if part.strip())
+    pairs = [_pair(part) for part in text.split(",") if part.strip()]
+    limits = dict(pairs)
+    if len(limits) < len(pairs):
+        raise UsageError(f"--slo {text}: a limit stands twice", "for instance --slo ttft=2s,tpot=50ms")
     if not limits:
         raise UsageError(f"--slo {text!r}: names no limit", "for instance --slo ttft=2s,tpot=50ms")
     return slo_from(limits)

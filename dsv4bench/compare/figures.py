@@ -7,7 +7,7 @@ enter a verdict is the matter of `samples`. A change is new over base minus one,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 import msgspec
 
@@ -68,12 +68,17 @@ def figure(arms: Sequence[Arm], config: str, metric: str, concurrency: int) -> F
     return None if len({c.isl for c in cells}) > 1 else _mean(cells, metric)
 
 
+def centre(values: Sequence[float]) -> float:
+    """The geometric mean, of which log-scale effects are ratios; the plain mean where a value is not positive."""
+    return geometric_mean(values) if all(v > 0 for v in values) else fmean(values)
+
+
 def _mean(cells: Iterable[Cell], metric: str) -> Figure | None:
     told: list[tuple[Cell, float]] = [(c, v) for c in cells if (v := getattr(c, metric, None)) is not None]
     if not told:
         return None
     return Figure(
-        value=fmean(v for _, v in told),
+        value=centre([v for _, v in told]),
         half=max(c.rounding.get(metric, 0.0) for c, _ in told),
         about=any(metric in c.approximate for c, _ in told),
         n=len(told),

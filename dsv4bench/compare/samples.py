@@ -33,7 +33,8 @@ class Coordinate(NamedTuple):
     isl: int
 
     def __str__(self) -> str:
-        load = f"C={self.concurrency}" if self.concurrency is not None else f"{self.rate_req_s:g} req/s"
+        rate = "?" if self.rate_req_s is None else f"{self.rate_req_s:g}"
+        load = f"C={self.concurrency}" if self.concurrency is not None else f"{rate} req/s"
         return f"{load}, ISL {self.isl}"
 
 

@@ -46,7 +46,7 @@ def breaches_of(c: Cell, where: str, max_error_frac: float, ignore_eos: bool) ->
         yield Breach("token_source", f"{where}: tokens come from {c.token_source}, a gate needs the server's usage")
     yield from _numbers(c, where)
     yield from _lengths(c, where, ignore_eos)
-    yield from _arithmetic(c, where)
+    yield from arithmetic(c, where)
     yield from _littles_law(c, where)
 
 
@@ -71,7 +71,7 @@ def _lengths(c: Cell, where: str, ignore_eos: bool) -> Iterator[Breach]:
         yield Breach("token_parity", f"{where}: {c.osl_mean:g} output tokens a request, {c.osl} were asked for")
 
 
-def _arithmetic(c: Cell, where: str) -> Iterator[Breach]:
+def arithmetic(c: Cell, where: str) -> Iterator[Breach]:
     """Tokens over time is the throughput; a file in which it is not holds another quantity under that name."""
     if c.output_tokens is None or not c.duration_s or c.output_tok_s is None:
         return

@@ -78,7 +78,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         return -(-tokens // PAGE_SIZE) + 1
 
     def as_args(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
+        told = msgspec.structs.asdict(self)
+        if not self.spec_tokens:  # without speculation its acceptance is no setting
+            del told["spec_tokens"], told["spec_accept"]
+        return told
 
 
 def weight_bytes(dims: ModelDims) -> int:

@@ -5,6 +5,7 @@ the prompts, the prompts had another length, or C was not held. Limits and their
 - lag p99 over max(10 ms, TPOT/2): beyond half an interval reads begin to merge tokens, and stamps with them;
 - worker CPU over 90 % of its core: the loop has no reserve, lag follows;
 - in flight under 0.9·C in the steady window: the label C would be wrong;
+- more than 2 % of the server's tokens generated for someone else;
 - more than 1 % short outputs, more than 10 % prefix hits (beyond the share asked for), ISL more than 2 % off.
 """
 
@@ -23,6 +24,7 @@ SHORT_FRAC = 0.01
 HIT_FRAC = 0.10
 ISL_FRAC = 0.02
 SERVER_TPOT_FRAC = 0.10
+FOREIGN_FRAC = 0.02
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,9 @@ def check(n: Numbers, e: Evidence) -> tuple[Invalid | None, str | None]:
         return Invalid.CLIENT_SATURATED, saturated
     if e.concurrency and n.steady_s and n.achieved_batch is not None and n.achieved_batch < HELD_FRAC * e.concurrency:
         return Invalid.CONCURRENCY_NOT_HELD, f"{n.achieved_batch:.1f} of {e.concurrency} in flight on the average"
+    foreign = _foreign(n, e)
+    if foreign is not None:
+        return Invalid.OTHER_TRAFFIC, foreign
     if n.n_short > SHORT_FRAC * n.n_ok:
         return (
             Invalid.SHORT_OUTPUT,
@@ -97,6 +102,16 @@ def notes(n: Numbers, e: Evidence) -> list[str]:
         if extra and n.token_source is TokenSource.USAGE:
             found.append(f"server counted {extra:+.0f} output tokens against usage")
     return found
+
+
+def _foreign(n: Numbers, e: Evidence) -> str | None:
+    """The server's own counter shows tokens that are not ours, where nothing of ours failed or was stopped."""
+    if e.server_output_tokens is None or not n.output_tokens or n.n_err or n.n_cancelled or n.n_retried:
+        return None
+    extra = e.server_output_tokens - n.output_tokens
+    if n.token_source is not TokenSource.USAGE or extra <= FOREIGN_FRAC * n.output_tokens:
+        return None
+    return f"the server generated {e.server_output_tokens:.0f} tokens, {n.output_tokens} of them for this level"
 
 
 def _saturated(n: Numbers, e: Evidence) -> str | None:

@@ -24,6 +24,7 @@ class Invalid(StrEnum):
     PROMPT_LENGTH = "prompt_length"  # realised ISL is more than 2 % off the requested one
     ALL_FAILED = "all_failed"
     CONCURRENCY_NOT_HELD = "concurrency_not_held"
+    OTHER_TRAFFIC = "other_traffic"  # the server generated for someone else, too
     INTERRUPTED = "interrupted"
 
 

@@ -6,6 +6,7 @@ base named. Then, worst first, what may be said of it. Words carry the verdicts;
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 
 from rich.table import Table
@@ -39,7 +40,7 @@ Place = tuple[int, float, int]  # (concurrency, rate, isl), sortable; -1 where t
 
 
 def configuration_table(arms: Sequence[Arm], document: VerdictDocument, metric: str = "output_tok_s") -> Table:
-    """Absolute figures of `metric`, and the change against parent and baseline under each."""
+    """Figures of `metric` (geometric mean of the valid cells), and the change against parent and baseline."""
     places = sorted({_place(c) for arm in arms for c in arm.cells})
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
     table.add_column(f"{metric}")
@@ -223,7 +224,7 @@ def _value(arm: Arm, place: Place, metric: str) -> str:
         return DASH
     about = "~" if any(metric in c.approximate for c in valid) else ""
     invalid = " INVALID" if found and all(c.invalid is not None for c in found) else ""
-    mean = sum(values) / len(values)
+    mean = statistics.geometric_mean(values) if all(v > 0 for v in values) else statistics.fmean(values)
     if metric.endswith("_s") and not metric.endswith("tok_s"):
         return f"{about}{1e3 * mean:.2f} ms{invalid}"
     return f"{about}{mean:.1f}{invalid}"

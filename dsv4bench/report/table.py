@@ -112,12 +112,16 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 def _level(c: Cell, cells: Sequence[Cell]) -> str:
-    load = f"C={c.concurrency}" if c.concurrency is not None else f"{c.rate_req_s:g} req/s"
+    load = f"C={c.concurrency}" if c.concurrency is not None else f"{_told(c.rate_req_s)} req/s"
     return load + (f" ISL {c.isl}" if len({x.isl for x in cells}) > 1 else "")
 
 
+def _told(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"
+
+
 def _load(c: Cell) -> str:
-    return str(c.concurrency) if c.concurrency is not None else f"{c.rate_req_s:g}"
+    return _told(c.concurrency if c.concurrency is not None else c.rate_req_s)
 
 
 def _mark(group: Sequence[Cell]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from dsv4bench.errors import UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.experiment import Experiment, Status
@@ -21,6 +22,8 @@ from dsv4bench.store.facts import hardware_facts, server_facts, workload_facts
 from dsv4bench.store.importing import read_results
 from dsv4bench.store.store import Store
 
+MAX_NAME = 1024
+
 
 def load_arms(names: Sequence[str], root: str = "results", pool: bool = False) -> list[Arm]:
     """The arms in the order named, each name once. Raises BenchError naming what cannot be found or read."""
@@ -28,6 +31,8 @@ def load_arms(names: Sequence[str], root: str = "results", pool: bool = False) -
     arms: list[Arm] = []
     files: list[Path] = []
     for name in names:
+        if len(name) > MAX_NAME:
+            raise UsageError(f"{name[:40]}…: no name is that long", "dsv4bench list shows what there is")
         path = Path(name)
         if path.is_file():
             files.append(path)
@@ -47,7 +52,7 @@ def arm_of(experiments: Sequence[ExperimentDir]) -> Arm:
     cells, notes, complete = [], [], True
     for e in experiments:
         cells += [_with_launch(c, e.experiment) for c in e.cells()]
-        notes += [f"{e.id}: {warning}" for warning in e.warnings]
+        notes += [f"{e.id}: {warning}" for warning in e.warnings] + e.passed_over
         if e.experiment.status is not Status.COMPLETE:
             complete = False
             notes.append(f"{e.id} is {e.experiment.status}: {e.experiment.reason or 'no reason recorded'}")
@@ -71,7 +76,10 @@ def arm_of(experiments: Sequence[ExperimentDir]) -> Arm:
 
 def _with_launch(c: Cell, e: Experiment) -> Cell:
     start = e.launches.get(c.launch)
-    return msgspec.structs.replace(c, launch=f"start {start:.0f}" if start is not None else f"{e.id} {c.launch}")
+    if start is None:
+        return msgspec.structs.replace(c, launch=f"{e.id} {c.launch}")
+    host = e.machine.hostname_sha256[:8] if e.machine is not None and e.server_on_this_host else "remote"
+    return msgspec.structs.replace(c, launch=f"{e.server.url} on {host}, start {start:.2f}")
 
 
 def _pooled(store: Store, found: ExperimentDir) -> list[ExperimentDir]:

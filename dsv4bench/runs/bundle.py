@@ -116,7 +116,8 @@ def _reproduce(e: Experiment) -> list[str]:
     """Extract the scenario, and sweep a server like the one described."""
     name = shlex.quote(f"{e.id}.bundle.json")
     extract = f"python -c \"import json,sys; json.dump(json.load(open(sys.argv[1]))['scenario'], sys.stdout)\" {name}"
-    lines = [f"pip install dsv4bench=={e.tool.version}", f"{extract} > scenario.yaml"]
+    commit = f" at {e.tool.git}" if e.tool.git else ""
+    lines = [f"# dsv4bench {e.tool.version}{commit}: install it from its checkout", f"{extract} > scenario.yaml"]
     if e.workload.dataset_sha256 is not None and e.workload.dataset not in ("random", "chat"):
         lines.append(f"# the prompts are the file {e.workload.dataset}, sha256 {e.workload.dataset_sha256}")
     return [*lines, "dsv4bench sweep http://SERVER:PORT --scenario scenario.yaml"]

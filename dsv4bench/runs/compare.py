@@ -19,6 +19,7 @@ from dsv4bench.compare.comparable import comparable
 from dsv4bench.compare.levers import lever_verdict
 from dsv4bench.compare.noise import Noise, noise_of
 from dsv4bench.compare.scaling import scaling_report
+from dsv4bench.compare.soundness import arithmetic
 from dsv4bench.compare.speculation import speculates, speculation
 from dsv4bench.compare.verdicts import compare_arms
 from dsv4bench.errors import Unanswerable, UsageError
@@ -66,6 +67,7 @@ def run_compare(o: CompareOptions) -> Comparison:
             f"{len(arms)} configuration was named, a comparison needs two", "dsv4bench list shows what there is"
         )
     _refuse_partial(arms, o.allow_partial)
+    _refuse_unsound(arms)
     noise = noise_of(calibration.read(Path(o.root)))
     document = judge_all(arms, o, noise, campaign.shares if campaign is not None else None)
     document = complete(
@@ -159,6 +161,14 @@ def _refuse_partial(arms: Sequence[Arm], allowed: bool) -> None:
             f"{partial[0].name} is not complete: {'; '.join(partial[0].notes)}",
             "finish it with sweep --resume, or compare what there is with --allow-partial",
         )
+
+
+def _refuse_unsound(arms: Sequence[Arm]) -> None:
+    """A throughput that is not tokens over time is another quantity under that name, or an edited figure."""
+    for arm in arms:
+        for cell in arm.cells:
+            for breach in arithmetic(cell, f"{arm.name} {cell.cell}"):
+                raise Unanswerable(str(breach), "was the file edited? measure the level again")
 
 
 def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ import msgspec
 from dsv4bench.compare.judgement import Rules, judge
 from dsv4bench.compare.levels import by_level, mean_of
 from dsv4bench.compare.noise import Noise, noise_of
-from dsv4bench.errors import UsageError
+from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.codec import encode
 from dsv4bench.records.verdict import GateDocument, InputNote, Outcome
@@ -46,6 +46,8 @@ def run_gate(
     base_id = pinned_id(root, baseline)
     store = Store(root)
     base = arm_of([store.open(base_id)])
+    if not Path(candidate).exists() and (over := store.resolve(candidate).passed_over):
+        raise Unanswerable(f"{candidate}: {'; '.join(over)}", "name the experiment that is meant by its id")
     arms = load_arms([candidate], root)
     if len(arms) != 1:
         raise UsageError(f"{candidate}: holds {len(arms)} configurations", "a gate judges one; name its id")

@@ -10,6 +10,8 @@ from dsv4bench.errors import UsageError
 from dsv4bench.load.prompt_files import read_prompt_file
 from dsv4bench.records.workload import Endpoint, Plan, Slo
 
+MAX_RATE = 1e5
+MAX_DURATION_S = 30 * 86400.0
 MAX_VOCAB = 1 << 22  # no tokenizer comes near; a slip of the keyboard would fill the memory
 
 
@@ -56,8 +58,17 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"--{name} {_joined(values)}: every value must be at least 1")
             if len(set(values)) != len(values):
                 raise UsageError(f"--{name} {_joined(values)}: a value stands twice", "use --repeat to measure again")
+        for name, value, most in (("repeat", self.repeat, 10_000), ("requests", self.requests, 10_000_000)):
+            if value is not None and value > most:
+                raise UsageError(f"--{name} {value}: more than {most}", "no measurement needs that many")
+        if not self.name.strip() or any(ord(ch) < 32 for ch in self.name):
+            raise UsageError(f"--name {self.name!r}: not a name", "compare finds it by this: letters and digits")
         if any(not (rate > 0 and math.isfinite(rate)) for rate in self.rates_req_s):
             raise UsageError(f"--rate {_joined(self.rates_req_s)}: a rate must be above 0 requests a second")
+        if any(rate > MAX_RATE for rate in self.rates_req_s) or (self.duration_s or 0) > MAX_DURATION_S:
+            raise UsageError(
+                f"--rate and --duration go up to {MAX_RATE:g} requests/s and {MAX_DURATION_S / 86400:g} days"
+            )
         if self.osl is not None and self.osl < 1:
             raise UsageError(f"--osl {self.osl}: at least one token must be asked for")
         if self.requests is not None and self.duration_s is not None:

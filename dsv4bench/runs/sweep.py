@@ -26,6 +26,7 @@ from dsv4bench.records.workload import Plan, Workload
 from dsv4bench.runs.level import Setting, measure, warm_up
 from dsv4bench.runs.options import Coordinates, SweepOptions, levels
 from dsv4bench.runs.probe import Probed, estimate_s, probe, requests_of
+from dsv4bench.runs.same_server import changed_settings
 from dsv4bench.server.detect import detect
 from dsv4bench.server.scraper import GaugeScraper
 from dsv4bench.server.target import Target, find_target
@@ -82,9 +83,11 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
     if o.dry_run:
         return SweepResult([], None, None, None, [*probed.notes, _estimate_text(estimate, probed)])
     unfinished = store.find_resumable(o.name, o.scenario, workload.fingerprint(), plan) if o.resume else None
-    if unfinished is not None and unfinished.experiment.server.model != info.model:
-        say(f"{unfinished.id} measured {unfinished.experiment.server.model}: it cannot go on with {info.model}")
-        unfinished = None
+    if unfinished is not None and (changed := changed_settings(unfinished.experiment.server, info)):
+        raise UsageError(
+            f"{unfinished.id} cannot go on: it measured another server ({changed})",
+            "start the server as it was, or measure this one under another --name",
+        )
     resumed = 0
     if unfinished is not None:
         experiment = store.resume(unfinished.id)
@@ -201,6 +204,12 @@ class _Sweep:
                 return launch
         launch = f"L{len(known)}"
         if known:
+            now = detect(self.target, self.s.info.model)
+            if changed := changed_settings(self.experiment.experiment.server, now):
+                raise MeasuredBad(
+                    f"the server was started anew with other settings ({changed})",
+                    "one experiment holds one configuration: measure this one under another --name",
+                )
             self.say(f"the server was started anew: this is launch {launch}")
             self.notes.append(f"the server was started anew before launch {launch}")
         self.experiment.update(launches={**known, launch: start})

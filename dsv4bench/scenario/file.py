@@ -88,4 +88,6 @@ def read_scenario(path: Path | str) -> Scenario:
         return read_yaml(Path(path), Scenario, "see docs/scenarios.md for every key")
     except UsageError as e:
         duration = "Expected a duration such as 50ms, 2s or 1.5m"
-        raise UsageError(re.sub(r"Expected `str` matching regex '.*'", duration, e.message), e.hint) from e
+        component = f"Expected a component ({', '.join(COMPONENTS)})"
+        expected = component if "touches" in e.message else duration
+        raise UsageError(re.sub(r"Expected `str` matching regex '.*'", expected, e.message), e.hint) from e

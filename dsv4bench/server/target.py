@@ -26,6 +26,7 @@ URL_VARIABLE = "DSV4BENCH_URL"
 USUAL_PORTS = (8000, 30000, 8080, 8001, 5000)
 
 _ENDPOINT = re.compile(r"(?:/v1)?(?:/chat/completions|/completions|/models)?/*$")
+OUR_HEADERS = frozenset({"content-length", "content-type", "transfer-encoding", "host", "connection", "accept"})
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _EXAMPLE = "give it as http://host:port, e.g. http://127.0.0.1:8000"
 
@@ -151,6 +152,8 @@ def _headers(given: Sequence[str], parts: SplitResult) -> dict[str, str]:
         name, value = name.strip(), value.strip()
         if not colon or not _HEADER_NAME.fullmatch(name):
             raise UsageError(f"--header {name[:40]!r}… is not of the form NAME:VALUE", "e.g. --header 'X-Team:infra'")
+        if name.lower() in OUR_HEADERS:
+            raise UsageError(f"--header {name}: the client sets it itself", "leave it out")
         _check_value(value, f"the value of --header {name}")
         found = {k: v for k, v in found.items() if k.lower() != name.lower()}
         found[name] = value

@@ -40,6 +40,7 @@ class ExperimentDir:
     def __init__(self, path: Path, experiment: Experiment, lock: Lock | None = None) -> None:
         self.path = path
         self.experiment = experiment
+        self.passed_over: list[str] = []  # newer ones of its name that a name did not select, with the reason
         self._lock = lock
         self._appenders: dict[str, Appender] = {}
         self._contents = Contents(path, experiment.files)

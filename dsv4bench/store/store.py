@@ -150,7 +150,11 @@ class Store:
         of_config = [e for e in self.list() if e.config == name]
         complete = [e for e in of_config if e.status is Status.COMPLETE]
         if complete:
-            return self.open(complete[-1].id)
+            found = self.open(complete[-1].id)
+            found.passed_over = [
+                f"{e.id} is newer and {e.status}: not used" for e in of_config[of_config.index(complete[-1]) + 1 :]
+            ] + [w for w in self.warnings if name in w]
+            return found
         if of_config:
             newest = of_config[-1]
             raise StoreError(
@@ -164,13 +168,18 @@ class Store:
     def find_resumable(
         self, config: str, scenario: str, workload_fingerprint: str, plan: Plan
     ) -> ExperimentDir | None:
-        """The newest unfinished experiment of the same config, scenario, workload and plan that nobody is writing."""
+        """The newest unfinished one of the same config, scenario, workload and plan; StoreError while written."""
         for entry in reversed(self.list()):
             wanted = (entry.config, entry.scenario, entry.workload_fingerprint)
             if wanted != (config, scenario, workload_fingerprint) or entry.status is Status.COMPLETE:
                 continue
             found = self.open(entry.id)
-            if found.experiment.plan == plan and not held(found.path):
+            if found.experiment.plan == plan:
+                if held(found.path):
+                    raise StoreError(
+                        f"{found.id} is being written by another process",
+                        "wait for it, or measure under another --name",
+                    )
                 return found
         return None
 

@@ -187,7 +187,7 @@ SMALL_PROBE = "import dsv4bench.store.store as s; s.PROBE_BYTES = 100; from dsv4
 
 
 def limit_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # a level takes 5 to 25 kB
 
 
 def test_a_disk_that_fills(tmp_path: Path) -> None:

@@ -203,3 +203,22 @@ def test_the_most_damaging_reason_comes_first() -> None:
 )  # fmt: skip
 def test_notes(n: dict[str, object], e: dict[str, object], said: str | None) -> None:
     assert notes(numbers(**n), evidence(**e)) == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("server", "fields", "foreign"),
+    [
+        (25600.0, {}, False),
+        (25600.0 * 1.02, {}, False),
+        (25600.0 * 1.021, {}, True),
+        (51200.0, {}, True),
+        (51200.0, {"n_err": 1}, False),  # a failed request of ours was generated for, too
+        (51200.0, {"n_cancelled": 1}, False),
+        (51200.0, {"token_source": TokenSource.CHUNKS}, False),
+        (None, {}, False),
+    ],
+)
+def test_tokens_for_someone_else(server: float | None, fields: dict[str, object], foreign: bool) -> None:
+    found, why = check(numbers(**fields), evidence(server_output_tokens=server))
+    assert (found is Invalid.OTHER_TRAFFIC) is foreign
+    assert not foreign or why == f"the server generated {server:.0f} tokens, 25600 of them for this level"

@@ -13,6 +13,7 @@ import pytest
 from openai_server import Behaviour, OpenAIServer, serve
 from sweeping import Sweep, sweep
 
+from dsv4bench.errors import UsageError
 from dsv4bench.records.cell import Invalid
 from dsv4bench.records.experiment import Status
 from dsv4bench.runs.telemetry import Telemetry
@@ -118,10 +119,11 @@ def test_only_the_same_sweep_is_gone_on_with(tmp_path: Path) -> None:
         options = {"concurrency": [2], "requests": 4, "osl": 10, "model": "a"}
         first = interrupted(server, tmp_path, running=2, **options)
         server.behaviour.itl_s = 0.001
-        for change in ({"requests": 2}, {"osl": 6}, {"name": "other"}, {"model": "b"}):
+        for change in ({"requests": 2}, {"osl": 6}, {"name": "other"}):
             other = sweep(server.url, tmp_path, resume=True, **{**options, **change})
             assert other.result.id != first.result.id and other.result.status is Status.COMPLETE
             assert f"nothing to resume: {NOTHING}; starting a new one" in other.said
-        assert f"{first.result.id} measured a: it cannot go on with b" in other.said
+        with pytest.raises(UsageError, match=r"cannot go on: it measured another server \(model 'a' -> 'b'\)"):
+            sweep(server.url, tmp_path, resume=True, **{**options, "model": "b"})
     assert first.result.interrupted and first.stored.done() == set()
-    assert len(Store(tmp_path).list()) == 5
+    assert len(Store(tmp_path).list()) == 4

@@ -176,8 +176,11 @@ def test_the_newest_unfinished_of_equal_conditions_is_resumable(tmp_path: Path) 
     assert find() == failed
     killed = stored(tmp_path, "baseline", 5, None)
     assert find() == killed
-    with make_experiment(tmp_path, now=T0 + timedelta(minutes=6)):
-        assert find() == killed  # the newest is being written
+    with (
+        make_experiment(tmp_path, now=T0 + timedelta(minutes=6)),
+        pytest.raises(StoreError, match="is being written by another process"),
+    ):
+        find()
     with store.resume(killed) as e:
         e.finish()
     assert store.list()[-2].status is Status.COMPLETE and store.list()[-2].id == killed
