@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dsv4bench.attribution.components import INDEX, Assignment, assign
+from dsv4bench.attribution.components import INDEX, Assignment
 from dsv4bench.attribution.coverage import blocks, coverage, sm_count
-from dsv4bench.attribution.intervals import Sweep, clip, covered, sweep, total
-from dsv4bench.attribution.launches import from_graph, launch_of
-from dsv4bench.attribution.repair import repaired
+from dsv4bench.attribution.intervals import Sweep, clip, covered, kept, sweep, total
+from dsv4bench.attribution.launches import from_graph
+from dsv4bench.attribution.prepared import Prepared, prepared
 from dsv4bench.attribution.rows import UNITS, UnitOf, kernel_rows
 from dsv4bench.attribution.sampled import sampled
 from dsv4bench.attribution.table import table_breakdown
@@ -25,6 +25,7 @@ from dsv4bench.records.rules import COMPONENTS, Rules
 from dsv4bench.records.trace import KernelTable, KernelTrace, Kind
 
 Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]
 Bools = npt.NDArray[np.bool_]
 
 MANY_ZERO = 0.01  # share of kernels of no duration from which a trace of whole microseconds is suspected
@@ -32,14 +33,20 @@ NODE_LEVEL = "record with `nsys profile --cuda-graph-trace=node`, or with the se
 
 
 def device_breakdowns(
-    trace: KernelTrace | KernelTable, rules: Rules, unit_of: UnitOf, window: tuple[int, int] | None = None
+    trace: KernelTrace | KernelTable,
+    rules: Rules,
+    unit_of: UnitOf,
+    window: tuple[int, int] | None = None,
+    known: Prepared | None = None,
 ) -> list[DeviceBreakdown]:
-    """One breakdown a device, in the order of their numbers; of a table one, with shares of the sum only."""
+    """One breakdown a device, in the order of their numbers; of a table one, with shares of the sum only.
+
+    `known` is this trace prepared with these rules, where the caller has it.
+    """
     if isinstance(trace, KernelTable):
         return [table_breakdown(trace, rules, unit_of)]
-    trace, changed = repaired(trace)
-    assignment = assign(trace, rules)
-    graph = from_graph(trace, launch_of(trace))
+    trace, changed, assignment = known or prepared(trace, rules)
+    graph = from_graph(trace)
     devices = np.unique(np.concatenate([trace.device, trace.graph_runs.device])).tolist()
     return [_device(trace, assignment, device, graph, changed, unit_of, window) for device in devices]
 
@@ -53,25 +60,30 @@ def _device(
     unit_of: UnitOf,
     window: tuple[int, int] | None,
 ) -> DeviceBreakdown:
-    rows = np.flatnonzero(trace.device == device)
-    start, end = trace.start_ns[rows], trace.end_ns[rows]
+    mine = trace.device == device
+    rows, start, end = np.flatnonzero(mine), kept(trace.start_ns, mine), kept(trace.end_ns, mine)
     span = window or ((int(start.min()), int(end.max())) if len(rows) else (0, 0))
     start, end, inside, cut = clip(start, end, span)
-    rows = rows[inside]
+    rows = kept(rows, inside)
     kernel = trace.kind[rows] == Kind.KERNEL
     component = assignment.component[rows]
     swept = _swept(start, end, component, ~kernel, span, len(COMPONENTS), INDEX["comm"])
     facts = trace.devices.get(device)
-    length = (end - start)[kernel]
+    streams = len(np.unique(trace.stream[rows]))
+    copies = int(np.count_nonzero(~kernel))
+    copy_sum = total(start[~kernel], end[~kernel])
+    repairs = int(np.count_nonzero(changed[rows]))
+    rows, start, end = kept(rows, kernel), kept(start, kernel), kept(end, kernel)
+    component = kept(component, kernel)
+    length = end - start
     kernel_sum = int(length.sum())
     busy = int(swept.kernel_busy_ns().sum())
-    shown, unit = kernel_rows(trace, assignment, rows[kernel], length, facts, unit_of)
-    filled, known = coverage(start[kernel], end[kernel], blocks(trace.grid[rows[kernel]]), sm_count(facts))
+    shown, unit = kernel_rows(trace, assignment, rows, length, facts, unit_of)
+    filled, known = coverage(start, end, blocks(trace.grid[rows]), sm_count(facts))
     of_samples = sampled(trace.samples, device, span)
     zero = int(np.count_nonzero(length == 0))
-    in_graph = graph[rows[kernel]]
+    in_graph = graph[rows]
     opaque, graph_warnings = _opaque(trace, device, in_graph)
-    repairs = int(np.count_nonzero(changed[rows]))
     return DeviceBreakdown(
         device=device,
         label=trace.label,
@@ -87,9 +99,9 @@ def _device(
         overlap_ns=int(swept.overlap_ns.sum()),
         opaque_graph_ns=opaque,
         kernels=len(length),
-        copies=int(np.count_nonzero(~kernel)),
-        copy_sum_ns=total(start[~kernel], end[~kernel]),
-        streams=len(np.unique(trace.stream[rows])),
+        copies=copies,
+        copy_sum_ns=copy_sum,
+        streams=streams,
         zero_duration=zero,
         repaired=repairs,
         sm_coverage_frac=filled,
@@ -99,9 +111,9 @@ def _device(
         tensor_pipe_metric=of_samples.tensor_pipe_metric,
         sm_active_frac=of_samples.sm_active_frac,
         dram_frac=of_samples.dram_frac,
-        components=_components(component[kernel], length, swept, span[1] - span[0]),
+        components=_components(component, length, swept, span[1] - span[0]),
         overlaps=_overlaps(swept),
-        units=_units(start[kernel], end[kernel], unit, span, busy),
+        units=_units(start, end, unit, span, busy),
         rows=shown,
         warnings=[
             *graph_warnings,
@@ -112,7 +124,7 @@ def _device(
 
 
 def _swept(
-    start: Ints, end: Ints, label: Ints, is_copy: Bools, span: tuple[int, int], labels: int, yields: int | None
+    start: Ints, end: Ints, label: Codes, is_copy: Bools, span: tuple[int, int], labels: int, yields: int | None
 ) -> Sweep:
     if span[1] <= span[0]:
         none = np.zeros(0, dtype=np.int64)
@@ -120,7 +132,7 @@ def _swept(
     return sweep(start, end, label, is_copy, np.array(span, dtype=np.int64), labels, yields)
 
 
-def _components(component: Ints, length: Ints, swept: Sweep, window_ns: int) -> list[ComponentTime]:
+def _components(component: Codes, length: Ints, swept: Sweep, window_ns: int) -> list[ComponentTime]:
     """Components with a kernel, the longest first, and `other` last in any case."""
     count = np.bincount(component, minlength=len(COMPONENTS))
     time = np.zeros(len(COMPONENTS), dtype=np.int64)

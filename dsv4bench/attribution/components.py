@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dsv4bench.attribution.streams import by_stream
 from dsv4bench.records.rules import COMPONENTS, ComponentRule, Rules
 from dsv4bench.records.trace import KernelTrace, Kind
 
@@ -29,7 +30,7 @@ REACH = 32  # kernels; the longest tail of the fallback path (merge and sink aft
 OWNERS = ("moe", "attention")  # whose launch sequences end and begin in elementwise kernels
 NEVER_OWN = ("other", "glue", "elementwise", "copy")
 
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -76,8 +77,8 @@ def assign(trace: KernelTrace, rules: Rules) -> Assignment:
     """Every row's component. Copies and memsets get `copy` with the reason None."""
     found = classify_all(trace.kernel_names, rules)
     reasons: list[str | None] = [None]
-    of_name = np.full(max(1, len(found)), OTHER, dtype=np.int64)
-    why = np.zeros(max(1, len(found)), dtype=np.int64)
+    of_name = np.full(max(1, len(found)), OTHER, dtype=np.int32)
+    why = np.zeros(max(1, len(found)), dtype=np.int32)
     is_tail = np.zeros(max(1, len(found)), dtype=np.bool_)
     known: dict[str, int] = {}
     for i, rule in enumerate(found):
@@ -90,10 +91,9 @@ def assign(trace: KernelTrace, rules: Rules) -> Assignment:
             reasons.append(text)
         of_name[i], why[i], is_tail[i] = INDEX[rule.component], known[text], rule.tail
     kernel = trace.kind == Kind.KERNEL
-    name = np.where(kernel, trace.name, 0)
-    component = np.where(kernel, of_name[name], INDEX["copy"])
-    reason = np.where(kernel, why[name], 0)
-    tail = kernel & is_tail[name]
+    name = trace.name if kernel.all() else np.where(kernel, trace.name, 0)
+    component, reason, tail = of_name[name], why[name], is_tail[name]
+    component[~kernel], reason[~kernel], tail[~kernel] = INDEX["copy"], 0, False
     if tail.any():
         component, reason, reasons = _by_neighbour(trace, component, reason, tail, reasons)
     return Assignment(component=component, reason=reason, reasons=reasons, tail=tail)
@@ -102,40 +102,31 @@ def assign(trace: KernelTrace, rules: Rules) -> Assignment:
 def _by_neighbour(
     trace: KernelTrace, component: Codes, reason: Codes, tail: Bools, reasons: list[str | None]
 ) -> tuple[Codes, Codes, list[str | None]]:
-    rows = np.flatnonzero(trace.kind == Kind.KERNEL)
-    rows = rows[np.lexsort((trace.start_ns[rows], trace.stream[rows], trace.pid[rows], trace.device[rows]))]
-    group = _group(trace, rows)
+    rows, group = by_stream(trace)
     is_tail, comp = tail[rows], component[rows]
-    before = _nearest(is_tail, group, comp)
-    after = _nearest(is_tail[::-1], group[::-1], comp[::-1])[::-1]
-    owner = np.where(is_tail, _owner(before, after), -1)
-    moved = np.flatnonzero(owner >= 0)
+    at = np.flatnonzero(is_tail)
+    before = _nearest(is_tail, group, comp)[at]
+    after = _nearest(is_tail[::-1], group[::-1], comp[::-1])[::-1][at]
+    owner = _owner(before, after)
+    moved, owner = rows[at[owner >= 0]], owner[owner >= 0]
     component, reason, reasons = component.copy(), reason.copy(), list(reasons)
     texts: dict[tuple[int, int], int] = {}
-    pair, which = np.unique(reason[rows[moved]] * len(COMPONENTS) + owner[moved], return_inverse=True)
-    new = np.zeros(len(pair), dtype=np.int64)
+    pair, which = np.unique(reason[moved] * len(COMPONENTS) + owner, return_inverse=True)
+    new = np.zeros(len(pair), dtype=np.int32)
     for i, code in enumerate(pair.tolist()):
         old, to = divmod(code, len(COMPONENTS))
         if (old, to) not in texts:
             texts[old, to] = len(reasons)
             reasons.append(f"{reasons[old]}; neighbour on its stream: {COMPONENTS[to]}")
         new[i] = texts[old, to]
-    component[rows[moved]] = owner[moved]
-    reason[rows[moved]] = new[which]
+    component[moved] = owner
+    reason[moved] = new[which]
     return component, reason, reasons
 
 
-def _group(trace: KernelTrace, rows: Codes) -> Codes:
-    """A number for each (device, process, stream) along the sorted rows."""
-    change = np.zeros(len(rows), dtype=np.int64)
-    for column in (trace.device, trace.pid, trace.stream):
-        change[1:] |= column[rows[1:]] != column[rows[:-1]]
-    return np.cumsum(change)
-
-
-def _nearest(is_tail: Bools, group: Codes, component: Codes) -> Codes:
+def _nearest(is_tail: Bools, group: npt.NDArray[np.int64], component: Codes) -> Codes:
     """The component of the last kernel before each that is no tail, on its stream and within REACH; -1 if none."""
-    at = np.arange(len(group))
+    at = np.arange(len(group), dtype=np.int32)
     last = np.maximum.accumulate(np.where(is_tail, -1, at))
     safe = np.maximum(last, 0)
     near = (last >= 0) & (group[safe] == group) & (at - last <= REACH)

@@ -32,6 +32,7 @@ _LIMITS: dict[tuple[int, int], tuple[int, int, int, int]] = {
     (12, 0): (1536, 24, 100 << 10, 1024),
     (12, 1): (1536, 24, 100 << 10, 1024),
 }
+SLICES = 1 << 18  # slices of time that are worked on at once
 _REGISTERS = 65536
 _REGISTER_UNIT = 256  # a warp's registers are given in units of this
 _WARP = 32
@@ -49,7 +50,9 @@ def sm_count(facts: DeviceFacts | None) -> int | None:
 
 def blocks(grid: npt.NDArray[np.int32]) -> Ints:
     """Blocks of each launch; 0 where the grid is unknown."""
-    product: Ints = grid.astype(np.int64).prod(axis=1)
+    product: Ints = grid[:, 0].astype(np.int64)
+    product *= grid[:, 1]
+    product *= grid[:, 2]
     return product
 
 
@@ -61,16 +64,25 @@ def coverage(start: Ints, end: Ints, count: Ints, sms: int | None) -> tuple[floa
     share = None if whole == 0 else int(length[known].sum()) / whole
     if not sms or not known.any():
         return None, share
-    start, end, count = start[known], end[known], count[known]
-    times = np.concatenate([start, end])
-    order = np.argsort(times, kind="stable")
-    ones = np.ones(len(start), dtype=np.int64)
-    resident = np.cumsum(np.concatenate([count, -count])[order])[:-1]
-    running = np.cumsum(np.concatenate([ones, -ones])[order])[:-1]
-    slices = np.diff(times[order])
-    busy = running > 0
-    filled = np.minimum(resident[busy], sms) * (slices[busy] / sms)
-    return float(filled.sum() / slices[busy].sum()), share
+    if not known.all():
+        start, end, count = start[known], end[known], count[known]
+    del length, known
+    order = np.argsort(np.concatenate([start, end]), kind="stable")
+    filled: list[npt.NDArray[np.float64]] = []
+    busy_ns = resident = running = 0
+    for first in range(0, len(order) - 1, SLICES):
+        event = order[first : first + SLICES + 1]
+        begins = event < len(start)
+        kernel = np.where(begins, event, event - len(start))
+        slices = np.diff(np.where(begins, start[kernel], end[kernel]))
+        begins, kernel = begins[:-1], kernel[:-1]
+        there = resident + np.cumsum(np.where(begins, count[kernel], -count[kernel]))
+        alive = running + np.cumsum(np.where(begins, 1, -1))
+        resident, running = int(there[-1]), int(alive[-1])
+        busy = alive > 0
+        filled.append(np.minimum(there[busy], sms) * (slices[busy] / sms))
+        busy_ns += int(slices[busy].sum())
+    return float(np.concatenate(filled).sum() / busy_ns), share
 
 
 def blocks_per_sm(

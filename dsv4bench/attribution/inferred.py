@@ -39,8 +39,8 @@ def _unmarked(start: Ints, opaque: bool = False) -> Marks:
 
 def graph_launches(trace: KernelTrace, assignment: Assignment) -> Found:
     """Steps from CUDA-graph launches, whether the file shows their kernels or only the launch."""
-    launch = launch_of(trace)
-    in_graph = from_graph(trace, launch)
+    in_graph = from_graph(trace)
+    launch = launch_of(trace) if in_graph.any() else np.zeros(0, dtype=np.int64)
     found: dict[int, Marks] = {}
     for device in np.unique(trace.device[in_graph]).tolist():
         rows = np.flatnonzero(in_graph & (trace.device == device))

@@ -14,7 +14,10 @@ start counts as empty. Nothing here knows what a label means.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +25,9 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.integer]
+Number = TypeVar("Number", bound=np.generic)
 
+PIECE = 1 << 17  # intervals that are swept at once
 MAX_LABELS = 60  # a slice's labels are bits of one int64
 
 
@@ -50,7 +55,14 @@ def clip(start: Ints, end: Ints, window: tuple[int, int]) -> tuple[Ints, Ints, B
     low, high = window
     inside = ((start < high) & (end > low)) | ((start == end) & (start >= low) & (start <= high))
     cut = int(np.count_nonzero(~inside | (start < low) | (end > high)))
+    if cut == 0:
+        return start, end, inside, 0
     return np.maximum(start, low)[inside], np.minimum(end, high)[inside], inside, cut
+
+
+def kept(values: npt.NDArray[Number], where: Bools) -> npt.NDArray[Number]:
+    """The values where it is true; the array itself, not a copy, where that is everywhere."""
+    return values if where.all() else values[where]
 
 
 def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -91,26 +103,24 @@ def sweep(
     to another one running beside it.
     """
     assert 0 < labels <= MAX_LABELS and len(edges) > 1
-    bins = len(edges) - 1
-    times, delta = _events(start, end, label, is_copy, edges, labels)
-    order = np.argsort(times, kind="stable")
-    times, mask = times[order], np.cumsum(delta[order])
-    length = np.diff(times)
-    bin_of = np.searchsorted(edges, times[:-1], side="right") - 1
-    keep = (length > 0) & (bin_of >= 0) & (bin_of < bins)
-    length, mask, bin_of = length[keep], mask[:-1][keep], bin_of[keep]
-
-    masks, which = np.unique(mask, return_inverse=True)
-    category = np.array([_category(int(m), labels, yields) for m in masks], dtype=np.int64)
-    table = np.zeros((bins, labels + 3), dtype=np.int64)
-    np.add.at(table, (bin_of, category[which]), length)
-    by_mask = np.zeros(len(masks), dtype=np.int64)
-    np.add.at(by_mask, which, length)
+    flat = np.zeros((len(edges) - 1) * (labels + 3), dtype=np.int64)
+    by_mask: dict[int, int] = {}
+    for first, inner, starts, ends, code, copies in _pieces(start, end, label, is_copy, edges):
+        mask, length, bin_of = _slices(*_events(starts, ends, code, copies, inner, labels), inner)
+        masks = np.unique(mask)
+        which = np.searchsorted(masks, mask)
+        category = np.array([_category(m, labels, yields) for m in masks.tolist()], dtype=np.int64)
+        np.add.at(flat, (first + bin_of) * (labels + 3) + category[which], length)
+        times = np.zeros(len(masks), dtype=np.int64)
+        np.add.at(times, which, length)
+        for m, ns in zip(masks.tolist(), times.tolist(), strict=True):
+            by_mask[m] = by_mask.get(m, 0) + ns
     overlaps: dict[tuple[int, ...], int] = {}
-    for m, c, ns in zip(masks.tolist(), category.tolist(), by_mask.tolist(), strict=True):
-        if c == labels:
+    for m, ns in sorted(by_mask.items()):
+        if _category(m, labels, yields) == labels:
             together = _labels_of(m, labels)
             overlaps[together] = overlaps.get(together, 0) + ns
+    table = flat.reshape(-1, labels + 3)
     return Sweep(
         exclusive_ns=table[:, :labels],
         overlap_ns=table[:, labels],
@@ -120,18 +130,61 @@ def sweep(
     )
 
 
-def _events(start: Ints, end: Ints, label: Codes, is_copy: Bools, edges: Ints, labels: int) -> tuple[Ints, Ints]:
-    """Every boundary with the bit that it raises or lowers; the edges, which change nothing, among them."""
-    times: list[Ints] = [edges]
-    deltas: list[Ints] = [np.zeros(len(edges), dtype=np.int64)]
+def _pieces(
+    start: Ints, end: Ints, label: Codes, is_copy: Bools, edges: Ints
+) -> Iterator[tuple[int, Ints, Ints, Ints, Codes, Bools]]:
+    """The window piece by piece, so that a sweep needs the memory of PIECE intervals and not of all of them.
+
+    Each piece is its first bin, its edges, and the intervals that lie in it, by their start and cut to the piece.
+    """
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end, label, is_copy = start[order], end[order], label[order], is_copy[order]
     low, high = int(edges[0]), int(edges[-1])
+    cuts = sorted({low, *start[PIECE::PIECE].clip(low, high).tolist(), high})
+    begun = 0
+    going_on = np.zeros(0, dtype=np.int64)
+    for this, following in pairwise(cuts):
+        until = int(np.searchsorted(start, following))
+        rows = np.concatenate([going_on, np.arange(begun, until)])
+        begun = until
+        rows = rows[end[rows] > np.maximum(start[rows], this)]
+        going_on = rows[end[rows] > following]
+        a, b = np.searchsorted(edges, this, side="right"), np.searchsorted(edges, following)
+        inner = np.concatenate([[this], edges[a:b], [following]])
+        starts, ends = np.maximum(start[rows], this), np.minimum(end[rows], following)
+        yield int(a) - 1, inner, starts, ends, label[rows], is_copy[rows]
+
+
+def _slices(times: Ints, mask: Ints, edges: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of each slice between two boundaries: what runs in it, its length and its bin."""
+    at = np.searchsorted(times, edges)
+    inside = slice(at[0], at[-1])
+    length = np.diff(times)[inside]
+    bin_of = np.repeat(np.arange(len(edges) - 1), np.diff(at))
+    lasting = length > 0
+    return mask[inside][lasting], length[lasting], bin_of[lasting]
+
+
+def _events(start: Ints, end: Ints, label: Codes, is_copy: Bools, edges: Ints, labels: int) -> tuple[Ints, Ints]:
+    """Every boundary in order, and the labels that run from it on as bits; the edges, which change nothing, too."""
     code = np.where(is_copy, labels, label)
+    if np.all(end > start) and np.all(start[1:] >= end[:-1]):  # one after another, as on one stream: in order as is
+        bits = np.left_shift(np.int64(1), code.astype(np.int64))
+        times, mask = np.stack([start, end], axis=1).ravel(), np.stack([bits, np.zeros_like(bits)], axis=1).ravel()
+        at = np.searchsorted(times, edges)
+        before = np.concatenate([np.zeros(1, dtype=np.int64), mask])[at]
+        return np.insert(times, at, edges), np.insert(mask, at, before)
+    all_times: list[Ints] = [edges]
+    deltas: list[Ints] = [np.zeros(len(edges), dtype=np.int64)]
     for bit in np.unique(code).tolist():
         mine = code == bit
-        starts, ends = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
-        times += [starts, ends]
+        starts, ends = union(start[mine], end[mine])
+        all_times += [starts, ends]
         deltas += [np.full(len(starts), 1 << bit, dtype=np.int64), np.full(len(ends), -(1 << bit), dtype=np.int64)]
-    return np.concatenate(times), np.concatenate(deltas)
+    times = np.concatenate(all_times)
+    order = np.argsort(times, kind="stable")
+    return times[order], np.cumsum(np.concatenate(deltas)[order])
 
 
 def _labels_of(mask: int, labels: int) -> tuple[int, ...]:

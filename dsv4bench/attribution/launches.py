@@ -21,8 +21,9 @@ def launch_of(trace: KernelTrace) -> Ints:
     if len(calls) == 0:
         return np.full(len(trace), -1, dtype=np.int64)
     order = np.argsort(calls, kind="stable")
-    at = np.minimum(np.searchsorted(calls[order], rows), len(calls) - 1)
-    found: Ints = np.where((calls[order][at] == rows) & (trace.correlation != 0), order[at], -1)
+    calls = calls[order]
+    at = np.minimum(np.searchsorted(calls, rows), len(calls) - 1)
+    found: Ints = np.where((calls[at] == rows) & (trace.correlation != 0), order[at], -1)
     return found
 
 
@@ -37,10 +38,11 @@ def _keys(trace: KernelTrace) -> tuple[Ints, Ints]:
     return key[: len(launches.pid)], key[len(launches.pid) :]
 
 
-def from_graph(trace: KernelTrace, launch: Ints) -> Bools:
+def from_graph(trace: KernelTrace) -> Bools:
     """Which kernels a CUDA-graph launch put there: by their graph ids, or by their launch."""
     found: Bools = (trace.graph_node_id != 0) | (trace.graph_id != 0)
     if trace.launches.is_graph.any():
+        launch = launch_of(trace)
         found |= (launch >= 0) & trace.launches.is_graph[np.maximum(launch, 0)]
     found &= trace.kind == Kind.KERNEL
     return found

@@ -14,7 +14,8 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from dsv4bench.records.trace import KernelTrace, Kind
+from dsv4bench.attribution.streams import by_stream
+from dsv4bench.records.trace import KernelTrace
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -36,22 +37,16 @@ def repaired(trace: KernelTrace) -> tuple[KernelTrace, Bools]:
 
 def _impossible(trace: KernelTrace, end: Ints) -> list[tuple[int, int]]:
     """Rows with an impossible duration, each with the end to give it."""
-    rows = np.flatnonzero(trace.kind == Kind.KERNEL)
-    rows = rows[np.lexsort((trace.start_ns[rows], trace.stream[rows], trace.pid[rows], trace.device[rows]))]
+    rows, stream = by_stream(trace)
     if len(rows) <= SWALLOWED:
         return []
-    start, length = trace.start_ns[rows], (end - trace.start_ns)[rows]
-    stream = np.zeros(len(rows), dtype=np.int64)
-    for column in (trace.device, trace.pid, trace.stream):
-        stream[1:] |= column[rows[1:]] != column[rows[:-1]]
-    stream = np.cumsum(stream)
-    reach = np.arange(len(rows)) + SWALLOWED
-    safe = np.minimum(reach, len(rows) - 1)
-    swallows = (reach < len(rows)) & (stream[safe] == stream) & (start[safe] < start + length)
-    swallows[:-1] &= start[:-1] + length[:-1] - start[1:] > OVER_NS
+    start, stop = trace.start_ns[rows], end[rows]
+    swallows = (stream[SWALLOWED:] == stream[:-SWALLOWED]) & (start[SWALLOWED:] < stop[:-SWALLOWED])
+    swallows &= stop[:-SWALLOWED] - start[1 : 1 - SWALLOWED] > OVER_NS
     suspects = np.flatnonzero(swallows)
     if len(suspects) == 0:
         return []
+    length = stop - start
     usual = _median_by(trace.name[rows], length)
     usual_of_stream = _median_by(stream, length)
     found = []

@@ -75,9 +75,11 @@ def measured(
     swept = sweep(start, end, component, ~kernel, edges, width, INDEX["comm"]) if bins else _nothing(width)
     bin_of = np.searchsorted(edges, start, side="right") - 1
     inside = kernel & (bin_of >= 0) & (bin_of < bins)
-    sums, counts = np.zeros((bins, width), dtype=np.int64), np.zeros((bins, width), dtype=np.int64)
-    np.add.at(sums, (bin_of[inside], component[inside]), (end - start)[inside])
-    np.add.at(counts, (bin_of[inside], component[inside]), 1)
+    rows, bin_of = rows[inside], bin_of[inside]
+    cell = bin_of * width + component[inside]
+    times = np.zeros(bins * width, dtype=np.int64)
+    np.add.at(times, cell, (end - start)[inside])
+    sums, counts = times.reshape(bins, width), np.bincount(cell, minlength=bins * width).reshape(bins, width)
     graphs = _graphs(trace, device, edges, opaque) if bins else None
     return DeviceSteps(
         span_ns=np.diff(edges)[chosen] if bins else edges[:0],
@@ -88,7 +90,7 @@ def measured(
         copy_only_ns=swept.copy_only_ns[chosen],
         idle_ns=swept.idle_ns[chosen],
         graphs=None if graphs is None else graphs[chosen],
-        layers=None if opaque else _layers(trace, assignment, rows[inside], bin_of[inside], chosen),
+        layers=None if opaque else _layers(trace, assignment, rows, bin_of, chosen),
         batch=batch,
         prefill=prefill,
         mixed=mixed,
@@ -108,6 +110,8 @@ def _graphs(trace: KernelTrace, device: int, edges: Ints, opaque: bool) -> Ints 
         at = trace.graph_runs.start_ns[trace.graph_runs.device == device]
     elif len(trace.launches.start_ns) == 0:
         return None
+    elif not trace.launches.is_graph.any():
+        at = trace.start_ns[:0]
     else:
         launch = launch_of(trace)
         by_graph = (launch >= 0) & trace.launches.is_graph[np.maximum(launch, 0)]

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dsv4bench.attribution.components import Assignment, assign
+from dsv4bench.attribution.components import Assignment
 from dsv4bench.attribution.inferred import REGULAR, anchor_kernel, gaps, graph_launches
 from dsv4bench.attribution.marks import Found, Marks, annotated, nvtx
-from dsv4bench.attribution.repair import repaired
+from dsv4bench.attribution.prepared import Prepared, prepared
 from dsv4bench.attribution.step_times import TEN, THREE, DeviceSteps, combined, kernels_between, measured
 from dsv4bench.records.breakdown import Steps
 from dsv4bench.records.rules import Rules
@@ -40,10 +40,12 @@ NONE_FOUND = (
 )
 
 
-def steps_of(trace: KernelTrace, rules: Rules) -> Steps:
-    """The decode steps of one file. `count` is 0 and the method "none" where it has none to show."""
-    trace, _ = repaired(trace)
-    assignment = assign(trace, rules)
+def steps_of(trace: KernelTrace, rules: Rules, known: Prepared | None = None) -> Steps:
+    """The decode steps of one file. `count` is 0 and the method "none" where it has none to show.
+
+    `known` is this trace prepared with these rules, where the caller has it.
+    """
+    trace, _, assignment = known or prepared(trace, rules)
     warnings: list[str] = []
     for method, find in METHODS:
         found = find(trace, assignment)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from dsv4bench.attribution.breakdown import device_breakdowns
+from dsv4bench.attribution.prepared import prepared
 from dsv4bench.attribution.ranks import joined, summary
 from dsv4bench.attribution.steps import steps_of
 from dsv4bench.attribution.units import Units
@@ -46,8 +47,9 @@ def captures_of(
         if not timed:
             continue
         units = Units(_evidence_for(label, inputs), sass, rules, normalise)
-        devices = [d for t in timed for d in device_breakdowns(t, rules, units.of)]
-        steps = joined([steps_of(t, rules) for t in traces]) or Steps(label=label, count=0, method="none")
+        found = [_attributed(t, rules, units) for t in timed]
+        devices = [d for its, _ in found for d in its]
+        steps = joined([s for _, s in found if s is not None]) or Steps(label=label, count=0, method="none")
         world = max([t.world_size or 0 for t in traces] + [0])
         ranks, said = summary(label, devices, world or None)
         concurrency = concurrency_of(label, index, steps, o.concurrency)
@@ -62,6 +64,16 @@ def captures_of(
             "counters alone: kernels are serialised and replayed under ncu, so there is no time and no share"
         )
     return captures, warnings
+
+
+def _attributed(
+    timed: KernelTrace | KernelTable, rules: Rules, units: Units
+) -> tuple[list[DeviceBreakdown], Steps | None]:
+    """One file's devices, and its steps where it has a timeline; what both need is found once and let go."""
+    if isinstance(timed, KernelTable):
+        return device_breakdowns(timed, rules, units.of), None
+    known = prepared(timed, rules)
+    return device_breakdowns(timed, rules, units.of, known=known), steps_of(timed, rules, known)
 
 
 def _other_batch(c: Capture) -> list[str]:

@@ -33,7 +33,7 @@ def read_yaml(path: Path, kind: type[T], hint: str) -> T:
 
     text = read_text(path, hint)
     try:
-        plain = yaml.safe_load(text)
+        plain = yaml.load(text, _loader())
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
@@ -50,7 +50,7 @@ def line_of(text: str, keys: list[str | int]) -> int:
     """The line of the deepest of `keys` that the YAML text holds; 1 when it holds none."""
     import yaml
 
-    node: Any = yaml.compose(text)
+    node: Any = yaml.compose(text, _loader())
     line = 1
     for key in keys:
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
@@ -64,6 +64,13 @@ def line_of(text: str, keys: list[str | int]) -> int:
         else:
             break
     return line
+
+
+def _loader() -> Any:
+    """The safe loader, of C where PyYAML was built with it: ten times as fast, with the same lines."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _keys(message: str) -> list[str | int]:

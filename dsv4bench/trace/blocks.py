@@ -27,6 +27,14 @@ def blocks(path: Path, warnings: list[str], size: int = BLOCK) -> Iterator[bytes
         yield from _as_utf8(raw, warnings)
 
 
+def span(path: Path, start: int, stop: int | None, size: int = BLOCK) -> Iterator[bytes]:
+    """The bytes from `start` up to `stop` (None: the end) of a plain file, as they are."""
+    with path.open("rb") as file:
+        file.seek(start)
+        while block := file.read(size if stop is None else min(size, stop - file.tell())):
+            yield block
+
+
 def head(path: Path, warnings: list[str], size: int = 1 << 16) -> bytes:
     """The first bytes, unzipped when the file is gzip."""
     found = b""

@@ -16,7 +16,7 @@ from dsv4bench.errors import UsageError
 from dsv4bench.records.trace import KernelTrace, Source
 from dsv4bench.trace.blocks import blocks
 from dsv4bench.trace.kineto_absence import refuse_if_empty, warn_if_partial
-from dsv4bench.trace.kineto_collect import Collector
+from dsv4bench.trace.kineto_halves import collect, collect_halves
 from dsv4bench.trace.kineto_meta import devices, facts, rank_of
 from dsv4bench.trace.kineto_scan import Scanner
 
@@ -24,25 +24,23 @@ from dsv4bench.trace.kineto_scan import Scanner
 def read_kineto(path: Path, label: str | None = None) -> KernelTrace:
     """The timeline of one rank. Raises Unanswerable when the file shows no work on a device, with the cause."""
     warnings: list[str] = []
-    scanner = Scanner(blocks(path, warnings), warnings)
-    collector = Collector()
     try:
         with _no_collection():
-            for batch in scanner.batches():
-                collector.take(batch)
+            found = collect_halves(path, warnings) or collect(Scanner(blocks(path, warnings), warnings))
     except OSError as why:
         raise UsageError(f"{path}: cannot be read ({why.strerror or why})", "give a file that you may read") from why
-    contents = collector.contents(scanner.meta, scanner.lists, scanner.cut_off or scanner.left_out > 0)
+    collector, meta = found.collector, found.meta
+    contents = collector.contents(meta, found.lists, found.damaged)
     warnings += collector.warnings()
     refuse_if_empty(str(path), contents, warnings)
     warnings += warn_if_partial(contents)
-    rank, world_size = rank_of(scanner.meta, path.name)
+    rank, world_size = rank_of(meta, path.name)
     return collector.timeline.build(
         str(path),
         Source.KINETO,
         label,
-        devices=devices(scanner.meta),
-        facts=facts(scanner.meta),
+        devices=devices(meta),
+        facts=facts(meta),
         warnings=warnings,
         rank=rank,
         world_size=world_size,

@@ -8,10 +8,14 @@ the runtime and driver calls that put work on a device. What has no usable time 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from dsv4bench.records.trace import Ints, Kind
@@ -59,7 +63,10 @@ ROLES = {
     "xpu_driver": Role.CALL,
     "operator": Role.OPERATOR,  # 2021: annotations are operators
 }
-_KINDS = {Role.KERNEL: Kind.KERNEL, Role.COPY: Kind.COPY, Role.MEMSET: Kind.MEMSET}
+_WORK = (Role.KERNEL, Role.COPY, Role.MEMSET)
+_SPANS = (Role.HOST_SPAN, Role.DEVICE_SPAN, Role.OPERATOR)
+_NONE = 255  # the role of what is not used
+_UNTIMED, _UNPLACED = "without a usable ts or dur", "on a device without a number"
 _LAUNCH = re.compile(
     r"(cuda|cu|hip)(Ext)?(Module)?(Launch(?!Host)|GraphLaunch|Memcpy|Memset)|(ur|ze)\w*(Enqueue|Append)"
 )
@@ -67,36 +74,64 @@ _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 _STEP_OF_2021 = "ProfilerStep#"
 
 
+@dataclass(slots=True)
+class Counts:
+    """What was met, beside the timeline."""
+
+    categories: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)  # left out, by the reason
+    kernels: int = 0
+    zero: int = 0  # kernels of no length
+    coarse: int = 0  # batches whose first kernel has a time of few digits
+
+    def add(self, other: Counts) -> None:
+        self.categories.update(other.categories)
+        self.calls.update(other.calls)
+        self.odd.update(other.odd)
+        self.kernels += other.kernels
+        self.zero += other.zero
+        self.coarse += other.coarse
+
+
 class Collector:
     """Sorts events by their category into a `Timeline`, and counts what it could not use."""
 
     def __init__(self) -> None:
         self.timeline = Timeline()
+        self.counts = Counts()
         self._launch_names: dict[str, tuple[bool, bool]] = {}
-        self._categories: Counter[str] = Counter()
-        self._calls: Counter[str] = Counter()
-        self._odd: Counter[str] = Counter()
-        self._zero = 0
-        self._coarse = 0
+        self._roles: dict[str | None, int] = {}
 
     def take(self, events: list[Event]) -> None:
         """A batch in the order of the file."""
-        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
-        for event in events:
-            groups[event.cat].append(event)
-        for category, group in groups.items():
-            self._categories[category or ""] += len(group)
-            role = ROLES.get((category or "").lower())
-            if role is None:
-                continue
-            if role in _KINDS:
-                self._work(group, _KINDS[role])
-            elif role is Role.CALL:
-                self._call(group)
-            elif role is Role.OPERATOR:
-                self._span([e for e in group if e.name and e.name.startswith(_STEP_OF_2021)], on_device=False)
-            else:
-                self._span(group, on_device=role is Role.DEVICE_SPAN)
+        categories = [event.cat for event in events]
+        here = Counter(categories)
+        work: list[Event] = []
+        calls: list[Event] = []
+        spans: list[Event] = []
+        others: list[Event] = []
+        put = {}
+        for category, count in here.items():
+            self.counts.categories[category or ""] += count
+            if category not in self._roles:
+                self._roles[category] = ROLES.get((category or "").lower(), _NONE)
+            role = self._roles[category]
+            of_role = work if role in _WORK else calls if role == Role.CALL else spans if role in _SPANS else others
+            put[category] = of_role.append
+        for category, event in zip(categories, events, strict=True):
+            put[category](event)
+        if work:
+            self._work(work)
+        if calls:
+            self._call(calls)
+        if spans:
+            self._span(spans)
+
+    def append(self, counts: Counts, names: tuple[list[str], list[str]], columns: Iterable[array[int]]) -> None:
+        """Adds what another collector took from the rest of the file."""
+        self.timeline.append(names, counts.kernels, columns)
+        self.counts.add(counts)
 
     def contents(self, meta: dict[str, object], lists: int, damaged: bool) -> Contents:
         """What the file held, for the diagnosis."""
@@ -104,25 +139,28 @@ class Collector:
             kernels=self.timeline.kernels,
             work=len(self.timeline),
             launches=self.timeline.launches,
-            categories=dict(self._categories),
-            calls=dict(self._calls),
+            categories=dict(self.counts.categories),
+            calls=dict(self.counts.calls),
             meta=meta,
             lists=lists,
             damaged=damaged,
         )
 
     def warnings(self) -> list[str]:
-        lines = [f"{count} events {what} are left out" for what, count in self._odd.items()]
-        if self._zero > self.timeline.kernels / 100:
+        counts = self.counts
+        lines = [
+            f"{counts.odd[what]} events {what} are left out" for what in (_UNTIMED, _UNPLACED) if counts.odd[what]
+        ]
+        if counts.zero > self.timeline.kernels / 100:
             lines.append(
-                f"{self._zero} of {self.timeline.kernels} kernels last 0 ns: "
+                f"{counts.zero} of {self.timeline.kernels} kernels last 0 ns: "
                 "the file is in whole microseconds, and short kernels count nothing"
             )
-        if self._coarse:
+        if counts.coarse:
             lines.append("times are floats since 1970, in steps of 250 ns: sums of short kernels are rough")
         return lines
 
-    def _work(self, events: list[Event], kind: Kind) -> None:
+    def _work(self, events: list[Event]) -> None:
         events, start, end = self._timed(events)
         args = [e.args or NO_ARGS for e in events]
         device = [a.device for a in args]
@@ -135,11 +173,14 @@ class Collector:
         if NO_STREAM in stream:
             rows = _rows([e.tid for e in events])
             stream = [row if told == NO_STREAM else told for told, row in zip(stream, rows, strict=True)]
-        if kind is Kind.KERNEL:
-            self._zero += int((start == end).sum())
-            self._coarse += start[0] > 10**18 and bytes(events[0].ts)[-2:-1] == b"."
+        kinds = bytes([self._roles[e.cat] for e in events])
+        first = kinds.find(Kind.KERNEL)
+        if first >= 0:
+            self.counts.kernels += kinds.count(Kind.KERNEL)
+            self.counts.zero += int(((start == end) & (np.frombuffer(kinds, np.uint8) == Kind.KERNEL)).sum())
+            self.counts.coarse += int(start[first] > 10**18 and bytes(events[first].ts)[-2:-1] == b".")
         self.timeline.add_work(
-            kind,
+            kinds,
             [e.name or "(no name)" for e in events],
             start,
             end,
@@ -163,11 +204,11 @@ class Collector:
         ]
         kept = [i for i, arg in enumerate(args) if arg.device != UNKNOWN]
         if len(kept) < len(args):
-            self._odd["on a device without a number"] += len(args) - len(kept)
+            self.counts.odd[_UNPLACED] += len(args) - len(kept)
         return [events[i] for i in kept], [args[i] for i in kept], start[kept], end[kept]
 
     def _call(self, events: list[Event]) -> None:
-        self._calls.update([e.name or "" for e in events])
+        self.counts.calls.update([e.name or "" for e in events])
         known = self._launch_names
         for name in {e.name or "" for e in events}.difference(known):
             known[name] = bool(_LAUNCH.match(name)), bool(_GRAPH_LAUNCH.match(name))
@@ -181,10 +222,18 @@ class Collector:
             is_graph=[known[e.name or ""][1] for e in events],
         )
 
-    def _span(self, events: list[Event], *, on_device: bool) -> None:
+    def _span(self, events: list[Event]) -> None:
+        roles = self._roles
+        events = [e for e in events if roles[e.cat] != Role.OPERATOR or (e.name and e.name.startswith(_STEP_OF_2021))]
         events, start, end = self._timed(events)
-        pid, tid = _rows([e.pid for e in events]), _rows([e.tid for e in events])
-        self.timeline.add_spans([e.name or "" for e in events], start, end, pid=pid, tid=tid, on_device=on_device)
+        self.timeline.add_spans(
+            [e.name or "" for e in events],
+            start,
+            end,
+            pid=_rows([e.pid for e in events]),
+            tid=_rows([e.tid for e in events]),
+            on_device=bytes([roles[e.cat] == Role.DEVICE_SPAN for e in events]),
+        )
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], Ints, Ints]:
         """Events with their start and end; those without a time are counted and left out."""
@@ -193,7 +242,7 @@ class Collector:
         usable = known & also_known & (last >= 0) & (start <= INT64_MAX - last.clip(0))
         if usable.all():
             return events, start, start + last
-        self._odd["without a usable ts or dur"] += len(events) - int(usable.sum())
+        self.counts.odd[_UNTIMED] += len(events) - int(usable.sum())
         return [e for e, good in zip(events, usable, strict=True) if good], start[usable], (start + last)[usable]
 
 

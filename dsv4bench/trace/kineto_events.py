@@ -93,22 +93,27 @@ _OTHERS = [
 ]
 _decode_typed = msgspec.json.Decoder(list[Union[(Event, *_OTHERS)]]).decode  # type: ignore[valid-type]
 _decode_loose = msgspec.json.Decoder(list[_LooseEvent]).decode
-_NOT_AS_TYPED = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError)
+NOT_AS_TYPED = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError)
 
 
 def decode_events(text: bytes) -> list[Event] | None:
     """The complete events of a JSON array; None when it is no JSON, or an entry is no event."""
     try:
-        return [event for event in _decode_typed(text) if type(event) is Event]
+        return decode_strictly(text)
     except msgspec.ValidationError:
         pass
-    except _NOT_AS_TYPED:
+    except NOT_AS_TYPED:
         return None
     try:
         loose = [event for event in _decode_loose(text) if event.ph == "X"]
-    except _NOT_AS_TYPED:
+    except NOT_AS_TYPED:
         return None
     return [Event(_text(e.cat), _text(e.name), e.pid, e.tid, e.ts, e.dur, _args_of(e.args)) for e in loose]
+
+
+def decode_strictly(text: bytes) -> list[Event]:
+    """The same where every entry is as typed. Raises one of `NOT_AS_TYPED` otherwise."""
+    return [event for event in _decode_typed(text) if type(event) is Event]
 
 
 def event_of(value: dict[str, Any]) -> Event | None:

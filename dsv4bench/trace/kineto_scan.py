@@ -13,13 +13,13 @@ import json
 import re
 from collections.abc import Iterator
 
-from dsv4bench.trace.kineto_events import Event, decode_events, event_of
+from dsv4bench.trace.kineto_events import NOT_AS_TYPED, Event, decode_events, decode_strictly, event_of
 
 CHUNK = 1 << 20
 SMALL = 1 << 16
 LONGEST_VALUE = 64 << 20
 _KEYS = "ph|name|cat|pid|tid|ts|dur|args|id|bp|s"
-_BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"(?:' + _KEYS.encode() + rb')"\s*:')
+BOUNDARY = re.compile(rb'\}\s*(,)\s*\{\s*"(?:' + _KEYS.encode() + rb')"\s*:')
 _TEXT_BOUNDARY = re.compile(r'\}\s*(,)\s*\{\s*"(?:' + _KEYS + r')"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _SPACE = re.compile(r"[\s,]*")
@@ -42,6 +42,10 @@ class Malformed(Exception):
     """No JSON value can begin here or end where this one does."""
 
 
+class NotAsTyped(Exception):
+    """A strict scanner met events that only the tolerant ways can read."""
+
+
 def parse(text: str, at: int, whole: bool) -> tuple[object, int]:
     """One JSON value from `at` and the index after it; `whole`: the text is all there is."""
     try:
@@ -57,14 +61,25 @@ def parse(text: str, at: int, whole: bool) -> tuple[object, int]:
     return value, end
 
 
-class Scanner:
-    """Reads a file once, front to back. `meta` holds the top-level keys met so far, but for the events."""
+def _decoded_or_raise(text: bytes) -> list[Event] | None:
+    try:
+        return decode_strictly(text)
+    except NOT_AS_TYPED as why:
+        raise NotAsTyped from why
 
-    def __init__(self, blocks: Iterator[bytes], warnings: list[str]) -> None:
+
+class Scanner:
+    """Reads a file once, front to back. `meta` holds the top-level keys met so far, but for the events.
+
+    A strict one raises NotAsTyped in place of trying smaller pieces and looser types, but for the last piece.
+    """
+
+    def __init__(self, blocks: Iterator[bytes], warnings: list[str], *, strict: bool = False) -> None:
         self.meta: dict[str, object] = {}
         self.lists = 0  # event lists met
         self.left_out = 0  # entries that could not be read
         self.cut_off = False
+        self._strict = strict
         self._blocks = blocks
         self._warnings = warnings
         self._buffer = b""
@@ -119,15 +134,16 @@ class Scanner:
         while not closed:
             self._fill(window)
             cut = self._boundary(window)
-            found = (
-                decode_events(b"".join((b"[", memoryview(self._buffer)[self._at : cut[0]], b"]"))) if cut else None
-            )
+            decode = decode_events if self._ended or not self._strict else _decoded_or_raise
+            found = decode(b"".join((b"[", memoryview(self._buffer)[self._at : cut[0]], b"]"))) if cut else None
             if cut and found is not None:
                 self._at = cut[1]
                 window = min(CHUNK, 2 * window)
             elif cut and window > SMALL:
                 window //= 8
                 continue
+            elif self._strict and not self._ended:
+                raise NotAsTyped
             else:
                 found, closed = self._tolerant(SMALL)
                 window = SMALL
@@ -139,7 +155,7 @@ class Scanner:
         low = high = min(len(self._buffer), self._at + window)
         while low > self._at:
             low = max(self._at, low - SMALL)
-            matches = list(_BOUNDARY.finditer(self._buffer, low, high))
+            matches = list(BOUNDARY.finditer(self._buffer, low, high))
             if matches:
                 return matches[-1].start() + 1, matches[-1].end(1)
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from dsv4bench.errors import SchemaError
 from dsv4bench.records.trace import Bytes, Ints, Kind, Small
 from dsv4bench.trace.names import short_name
-from dsv4bench.trace.nsys_columns import Intervals, narrow
+from dsv4bench.trace.nsys_columns import Column, Intervals, narrow
 from dsv4bench.trace.nsys_database import NsysDatabase
 from dsv4bench.trace.nsys_strings import strings
 
@@ -42,8 +42,8 @@ class Activity:
     """
 
     def __init__(self, capacity: int) -> None:
-        self._wide = {column: np.empty(capacity, np.int64) for column in (*_PLACES, "graph_id")}
-        self._small = {column: np.empty(capacity, np.int32) for column in ("device", "name", "registers", "shared")}
+        self._wide = {column: Column(capacity) for column in (*_PLACES, "graph_id")}
+        self._small = {column: Column(capacity, np.int32) for column in ("device", "name", "registers", "shared")}
         self._shapes = {column: np.empty((capacity, 3), np.int32) for column in ("grid", "block")}
         self._kind = np.empty(capacity, np.uint8)
         self._capacity = capacity
@@ -61,29 +61,31 @@ class Activity:
                 f"{table} has more rows than it counts", "the export is damaged: export the report again"
             )
         for column, at in _PLACES.items():
-            self._wide[column][rows] = block[:, at]
-        self._wide["graph_id"][rows] = graph_id
-        self._small["device"][rows] = narrow(block[:, 2], f"{table}.deviceId")
-        self._small["name"][rows] = name
+            self._wide[column].put(rows, block[:, at])
+        self._wide["graph_id"].put(rows, graph_id)
+        self._small["device"].put(rows, narrow(block[:, 2], f"{table}.deviceId"))
+        self._small["name"].put(rows, name)
         self._kind[rows] = kind
         self.rows = rows.stop
         return rows
 
     def shape(self, rows: slice, registers: Small, grid: Small, block: Small, shared: Small) -> None:
-        self._small["registers"][rows], self._small["shared"][rows] = registers, shared
+        self._small["registers"].put(rows, registers)
+        self._small["shared"].put(rows, shared)
         self._shapes["grid"][rows], self._shapes["block"][rows] = grid, block
 
     def no_shape(self, rows: slice) -> None:
-        for values in (self._small["registers"], self._small["shared"], *self._shapes.values()):
-            values[rows] = 0
+        none = np.zeros(rows.stop - rows.start, np.int32)
+        self.shape(rows, none, np.zeros((len(none), 3), np.int32), np.zeros((len(none), 3), np.int32), none)
 
     def take(self, column: str) -> Ints:
         """A 64-bit column, once: it is let go here, so that sorting holds one column twice and not all."""
-        return self._wide.pop(column)[: self.rows]
+        return self._wide.pop(column).take(self.rows)
 
     def take_small(self, column: str) -> Small:
-        columns = self._shapes if column in self._shapes else self._small
-        return columns.pop(column)[: self.rows]
+        if column in self._shapes:
+            return self._shapes.pop(column)[: self.rows]
+        return self._small.pop(column).take(self.rows)
 
     @property
     def kind(self) -> Bytes:

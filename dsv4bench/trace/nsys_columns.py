@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +45,9 @@ class Intervals:
             self.left_out += len(block) - kept
             yield block if kept == len(block) else block[sound]
 
-    def gather(self, kept: Callable[[Ints], npt.NDArray[np.bool_]] | None = None) -> Ints:
-        """All rows at once, or those that `kept` marks in their block: for what is small beside the kernels."""
-        blocks = deque(block if kept is None else block[kept(block)] for block in self)
+    def gather(self) -> Ints:
+        """All rows at once: for what is small beside the kernels."""
+        blocks = deque(self)
         rows: Ints = np.empty((len(self._columns), sum(map(len, blocks))), np.int64).T  # a column lies in one piece
         at = 0
         while blocks:
@@ -54,6 +55,44 @@ class Intervals:
             rows[at : at + len(block)] = block
             at += len(block)
         return rows
+
+
+class Column:
+    """A column filled block by block. While all its rows are one number it takes no room, and then it is read-only.
+
+    Its place is set aside at once, and the system gives memory only where something is written.
+    """
+
+    def __init__(self, capacity: int, kind: type[np.int64] | type[np.int32] = np.int64) -> None:
+        self._capacity, self._kind = capacity, kind
+        self._rows: npt.NDArray[Any] = np.empty(0, kind)
+        self._one: int | None = None
+
+    def put(self, rows: slice, values: npt.NDArray[np.integer]) -> None:
+        """The next rows; they follow those put before."""
+        if not len(values):
+            return
+        if not len(self._rows):
+            first = int(values[0])
+            if (self._one is None or self._one == first) and (values == first).all():
+                self._one = first
+                return
+            self._rows = np.empty(self._capacity, self._kind)
+            self._rows[: rows.start] = self._one or 0
+        self._rows[rows] = values
+
+    def take(self, rows: int) -> npt.NDArray[Any]:
+        """The first so many rows."""
+        if len(self._rows) or self._one is None:
+            return self._rows[:rows]
+        return np.broadcast_to(self._kind(self._one), (rows,))
+
+
+def each(values: Ints, of: Callable[[Ints], Ints]) -> Ints:
+    """`of` every value; a column of one number stays one number."""
+    if values.strides == (0,) and len(values):
+        return np.broadcast_to(of(values[:1]), values.shape)
+    return of(values)
 
 
 def narrow(values: Ints, what: str) -> Small:
@@ -64,7 +103,7 @@ def narrow(values: Ints, what: str) -> Small:
 
 
 def thread_ids(global_ids: Ints) -> Ints:
-    return global_ids & _ID_MASK
+    return each(global_ids, lambda ids: ids & _ID_MASK)
 
 
 class Processes:
@@ -75,10 +114,11 @@ class Processes:
     """
 
     def __init__(self, *global_ids: Ints) -> None:
-        hosts = [ids[ids != 0] >> _HOST_SHIFT for ids in global_ids]
+        shown = [ids[:1] if ids.strides == (0,) else ids for ids in global_ids]
+        hosts = [ids[ids != 0] >> _HOST_SHIFT for ids in shown]
         known = [column for column in hosts if column.size]
         self._one_host = not known or min(int(c.min()) for c in known) == max(int(c.max()) for c in known)
 
     def of(self, global_ids: Ints) -> Ints:
-        ids: Ints = global_ids >> _PID_SHIFT
-        return ids & _ID_MASK if self._one_host else ids
+        mask = _ID_MASK if self._one_host else -1
+        return each(global_ids, lambda ids: (ids >> _PID_SHIFT) & mask)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dsv4bench.errors import SchemaError
 from dsv4bench.records.trace import Ints, Launches, Small, Spans
-from dsv4bench.trace.nsys_columns import Intervals, Processes, thread_ids
+from dsv4bench.trace.nsys_columns import Column, Intervals, Processes, thread_ids
 from dsv4bench.trace.nsys_database import NsysDatabase
 from dsv4bench.trace.nsys_strings import TABLE, strings
 
@@ -105,21 +106,36 @@ def read_calls(db: NsysDatabase) -> HostCalls:
     names = _call_names(db) if "nameId" in db.columns(RUNTIME) else {}
     launching = [key for key, name in names.items() if _LAUNCH.fullmatch(name)]
     intervals = Intervals(db, RUNTIME, ("globalTid", "correlationId", "nameId"))
-    rows = intervals.gather(lambda block: np.isin(block[:, 4], launching))
-    if np.any(rows[1:, 0] < rows[:-1, 0]):
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    start, end, tid, correlation = (rows[:, column] for column in range(4))
-    graphs = [key for key in launching if "GraphLaunch" in names[key]]
-    starting = [key for key, name in names.items() if "ProfilerStart" in name]
+    all_calls = db.number(f"SELECT count(*) FROM {RUNTIME}") if db.has(RUNTIME) else 0
+    columns = [Column(all_calls) for _ in range(5)]
+    count = 0
+    for block in intervals:
+        kept = np.isin(block[:, 4], launching)
+        rows = slice(count, count + int(np.count_nonzero(kept)))
+        if rows.stop > all_calls:
+            raise SchemaError(
+                f"{RUNTIME} has more rows than it counts", "the export is damaged: export the report again"
+            )
+        count = rows.stop
+        for column, values in zip(columns, block.T, strict=True):
+            column.put(rows, values if kept.all() else values[kept])
+    start, end, tid, correlation, name = (column.take(count) for column in columns)
+    is_graph = np.isin(name, [key for key in launching if "GraphLaunch" in names[key]])
+    kernel_launches = int(np.isin(name, [key for key in launching if "Launch" in names[key]]).sum())
+    del columns, name
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end, tid, correlation, is_graph = (c[order] for c in (start, end, tid, correlation, is_graph))
+    starting = [key for key, text in names.items() if "ProfilerStart" in text]
     return HostCalls(
         start_ns=start,
         end_ns=end,
         global_tid=tid,
         correlation=correlation,
-        is_graph=np.isin(rows[:, 4], graphs),
-        kernel_launches=int(np.isin(rows[:, 4], [key for key in launching if "Launch" in names[key]]).sum()),
+        is_graph=is_graph,
+        kernel_launches=kernel_launches,
         profiler_starts=db.number(f"SELECT count(*) FROM {RUNTIME} WHERE {_among(starting)}") if starting else 0,
-        all_calls=db.number(f"SELECT count(*) FROM {RUNTIME}") if db.has(RUNTIME) else 0,
+        all_calls=all_calls,
         missing=intervals.missing,
     )
 

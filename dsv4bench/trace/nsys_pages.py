@@ -126,14 +126,18 @@ class TablePages:
         for place, (column, if_null) in enumerate(columns):
             wanted.setdefault(column, []).append((place, if_null))
         words: Ints = np.ndarray((len(data) - _WORD + 1,), ">i8", data, strides=(1,))
+        records = np.ndarray((len(data) - self._width + 1,), f"V{self._width}", data, strides=(1,))
+        kinds = records[at + 1].view(np.uint8).reshape(len(at), self._width)
+        lowest, highest = kinds.min(axis=0).tolist(), kinds.max(axis=0).tolist()
+        if max(highest) > 127:
+            raise Unfit("a type of more than one byte")
         value_at = at + self._width + 1
-        for column in range(self._width):
-            kind = data[at + (1 + column)]
-            if int(kind.max()) > 127:
-                raise Unfit("a type of more than one byte")
+        for column, (low, high) in enumerate(zip(lowest, highest, strict=True)):
+            kind = kinds[:1, column] if low == high else kinds[:, column]  # most columns have one type in a block
             for place, if_null in wanted.get(column, ()):
                 block[:, place] = _integers(words, kind, value_at, if_null)
-            value_at = value_at + _LENGTHS[kind]
+            if low != high or _LENGTHS[low]:
+                value_at += _LENGTHS[kind]
         if not np.array_equal(value_at, end):
             raise Unfit("lengths do not add up")
         return block
@@ -184,9 +188,14 @@ def _big16(data: Buffer, at: Ints) -> Ints:
 
 
 def _integers(words: Ints, kind: Buffer, at: Ints, if_null: int) -> Ints:
-    """The values of one column: SQLite's types 1 to 6, the constants 0 and 1, and NULL."""
+    """The values of one column, or the one value: SQLite's types 1 to 6, the constants 0 and 1, and NULL.
+
+    `kind` has one type a row, or one for all rows.
+    """
     if int(kind.max()) > _ONE or np.any(kind == _REAL):
         raise Unfit("not an integer")
+    if len(kind) == 1 and (kind[0] >= _ZERO or kind[0] == _NULL):
+        return np.array([if_null if kind[0] == _NULL else int(kind[0]) - _ZERO], np.int64)
     values: Ints = words[at].astype(np.int64) >> _SHIFTS[kind]
     constant = (kind >= _ZERO) | (kind == _NULL)
     if constant.any():

@@ -8,6 +8,7 @@ the stream as tid.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -57,6 +58,9 @@ class _Columns:
         self.tid.fromlist(tid)
         self.flag.frombytes(flags)
 
+    def all(self) -> list[array[int]]:
+        return [self.start, self.end, self.name, self.pid, self.tid, self.flag, self.correlation]
+
     def longs(self, column: str, order: npt.NDArray[np.intp]) -> Ints:
         return _longs_of(getattr(self, column), order)
 
@@ -74,7 +78,7 @@ class Timeline:
 
     def add_work(
         self,
-        kind: Kind,
+        kinds: bytes,
         names: list[str],
         start: Ints,
         end: Ints,
@@ -89,27 +93,49 @@ class Timeline:
         graph: list[int],
         node: list[int],
     ) -> None:
-        """Several kernels (copies, memsets), columnar."""
-        self._work.add(names, self._names, start, end, device, stream, bytes((kind,)) * len(start))
+        """Several kernels, copies and memsets, columnar; a kind is a byte of `kinds`."""
+        self._work.add(names, self._names, start, end, device, stream, kinds)
         self._work.correlation.fromlist(correlation)
-        self._grid.extend(chain.from_iterable(grid))
-        self._block.extend(chain.from_iterable(block))
+        self._grid.fromlist(list(chain.from_iterable(grid)))
+        self._block.fromlist(list(chain.from_iterable(block)))
         self._registers.fromlist(registers)
         self._shared.fromlist(shared)
         self._graph.fromlist(graph)
         self._node.fromlist(node)
-        self.kernels += len(start) if kind is Kind.KERNEL else 0
+        self.kernels += kinds.count(Kind.KERNEL)
 
     def add_spans(
-        self, names: list[str], start: Ints, end: Ints, *, pid: list[int], tid: list[int], on_device: bool
+        self, names: list[str], start: Ints, end: Ints, *, pid: list[int], tid: list[int], on_device: bytes
     ) -> None:
-        self._spans.add(names, self._span_names, start, end, pid, tid, bytes((on_device,)) * len(start))
+        self._spans.add(names, self._span_names, start, end, pid, tid, on_device)
 
     def add_launches(
         self, start: Ints, end: Ints, *, pid: list[int], tid: list[int], correlation: list[int], is_graph: list[bool]
     ) -> None:
         self._launches.add([], {}, start, end, pid, tid, bytes(is_graph))
         self._launches.correlation.fromlist(correlation)
+
+    def columns(self) -> list[array[int]]:
+        """Everything that was added but the names, in an order that is the same for every timeline."""
+        found = [column for part in (self._work, self._spans, self._launches) for column in part.all()]
+        return [
+            *found,
+            *(self._grid, self._block, self._registers, self._shared, self._graph, self._node),
+        ]
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """The names of the work and of the spans, as the columns number them."""
+        return list(self._names), list(self._span_names)
+
+    def append(self, names: tuple[list[str], list[str]], kernels: int, columns: Iterable[array[int]]) -> None:
+        """Adds what another timeline holds, given as its `names`, `kernels` and `columns`."""
+        for mine, theirs in zip(self.columns(), columns, strict=True):
+            if mine is self._work.name:
+                theirs = _renumbered(theirs, names[0], self._names)
+            elif mine is self._spans.name:
+                theirs = _renumbered(theirs, names[1], self._span_names)
+            mine.extend(theirs)
+        self.kernels += kernels
 
     def __len__(self) -> int:
         return len(self._work.start)
@@ -188,6 +214,13 @@ class Timeline:
             correlation=launches.longs("correlation", order),
             is_graph=_flags(launches, order),
         )
+
+
+def _renumbered(column: array[int], names: list[str], known: dict[str, int]) -> array[int]:
+    """A column of indices into `names` as indices into `known`, which gets the names that it lacks."""
+    table = np.array([known.setdefault(name, len(known)) for name in names], np.int32)
+    found = table[np.frombuffer(column, np.int32)] if len(column) else np.zeros(0, np.int32)
+    return array("i", found.tobytes())
 
 
 def _order(columns: _Columns) -> npt.NDArray[np.intp]:

@@ -30,6 +30,21 @@ def test_kernels_that_run_together_fill_together_up_to_the_device() -> None:
     assert of((0, 10, 100), (0, 10, 150))[0] == 1.0
 
 
+def test_slices_worked_on_in_parts_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    start = np.sort(random.integers(0, 300, 90))
+    kernels = [
+        (s, s + n, c) for s, n, c in zip(start, random.integers(0, 9, 90), random.integers(0, 99, 90), strict=True)
+    ]
+    whole = of(*kernels)
+    for slices in (1, 2, 7, 178, 179):
+        monkeypatch.setattr("dsv4bench.attribution.coverage.SLICES", slices)
+        assert of(*kernels) == whole
+    moments = [[c for s, e, c in kernels if c and s <= t < e] for t in range(310)]
+    expected = sum(min(188, sum(m)) for m in moments) / 188 / sum(bool(m) for m in moments)
+    assert whole[0] == pytest.approx(expected)
+
+
 def test_time_without_a_grid_is_said_and_not_guessed() -> None:
     assert of((0, 10, 94), (10, 40, 0)) == (0.5, 0.25)
     assert of((0, 10, 0)) == (None, 0.0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsv4bench.attribution import intervals
 from dsv4bench.attribution.intervals import clip, covered, sweep, total, union
 
 LABELS = 4
@@ -41,11 +43,14 @@ def naive(rows: list[tuple[int, int, int]], low: int, high: int) -> Counter[obje
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(interval, max_size=12), st.sets(st.integers(-3, 38), min_size=2, max_size=5))
-def test_the_sweep_is_the_naive_one_and_adds_up(rows: list[tuple[int, int, int]], cuts: set[int]) -> None:
+@given(
+    st.lists(interval, max_size=12), st.sets(st.integers(-3, 38), min_size=2, max_size=5), st.sampled_from((1, 3, 99))
+)
+def test_the_sweep_is_the_naive_one_and_adds_up(rows: list[tuple[int, int, int]], cuts: set[int], piece: int) -> None:
     edges = sorted(cuts)
     start, end, label = columns(rows)
-    swept = sweep(start, end, label, label == COPY, np.array(edges), LABELS, YIELDS)
+    with patch.object(intervals, "PIECE", piece):
+        swept = sweep(start, end, label, label == COPY, np.array(edges), LABELS, YIELDS)
     together: Counter[object] = Counter()
     for i, (low, high) in enumerate(pairwise(edges)):
         expected = naive(rows, low, high)
@@ -60,6 +65,24 @@ def test_the_sweep_is_the_naive_one_and_adds_up(rows: list[tuple[int, int, int]]
     kernels = [(s, e, k) for s, e, k in rows if k != COPY]
     inside = clip(*columns(kernels)[:2], (edges[0], edges[-1]))
     assert swept.kernel_busy_ns().sum() == covered(inside[0], inside[1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(0, COPY)), max_size=12), st.integers(1, 5)
+)
+def test_pieces_of_one_stream_are_the_whole(gaps: list[tuple[int, int, int]], piece: int) -> None:
+    """Kernels one after another, as on one stream, take a path of their own."""
+    rows, now = [], 0
+    for wait, lasts, label in gaps:
+        rows.append((now + wait, now + wait + lasts, label))
+        now += wait + lasts
+    start, end, label = columns(rows)
+    with patch.object(intervals, "PIECE", piece):
+        swept = sweep(start, end, label, label == COPY, np.array([1, 7, 50]), LABELS, YIELDS)
+    for i, (low, high) in enumerate(((1, 7), (7, 50))):
+        expected = naive(rows, low, high)
+        assert swept.exclusive_ns[i].tolist() == [expected[k] for k in range(LABELS)]
+        assert swept.copy_only_ns[i] == expected["copy"] and swept.idle_ns[i] == expected["idle"]
 
 
 @settings(max_examples=100, deadline=None)
