@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_ARGS ?=
-EXTRAS := serve,kernels,gpu,bench,dev
+EXTRAS := serve,kernels,gpu,ncu,bench,dev
 
 .PHONY: demo test lint bench install clean
 
