@@ -66,12 +66,14 @@ def probe(o: SweepOptions, target: Target, info: ServerInfo, seed: int, say: Mes
         sender, record = _negotiate(o, target, info, source)
         if sender is None:
             raise _refusal(record, info, o)
-    if source.kind != "token_ids" and dataset == "chat":
-        make = _calibrated(o, source, dataset, record) or make
-        source = make(seed)
-    timed, reuse = _timing(sender, source.take(2, o.isl[0], o.osl, "probe", "timing"))
+    more = source.take(2, o.isl[0], o.osl, "probe", "timing")
+    later, reuse = _send(sender, more)
     sender = msgspec.structs.replace(sender, reuse=reuse)
-    timed = timed if timed.ok else record
+    timed = later[-1] if later[-1].ok else record
+    if source.kind != "token_ids" and dataset == "chat":
+        asked = [*source.take(1, o.isl[0], o.osl, "probe", "fields"), *more]
+        make = _calibrated(o, dataset, list(zip(asked, [record, *later], strict=True))) or make
+        source = make(seed)
     if o.ignore_eos and not sender.extra.get("ignore_eos"):
         notes.append("this server does not take ignore_eos: outputs may be short")
     return Probed(
@@ -155,25 +157,24 @@ def _sender(o: SweepOptions, target: Target, info: ServerInfo, extra: dict[str, 
 
 
 def _one(sender: Sender, prompt: Prompt) -> RequestRecord:
-    return _timing(sender, [prompt])[0]
+    return _send(sender, [prompt])[0][0]
 
 
-def _timing(sender: Sender, prompts: list[Prompt]) -> tuple[RequestRecord, bool]:
-    """Send one after the other: (the last one's record, whether connections may be reused)."""
+def _send(sender: Sender, prompts: list[Prompt]) -> tuple[list[RequestRecord], bool]:
+    """One after the other: (their records, whether connections may be reused)."""
     outcome = run_level(sender.level(prompts, 1, max_tokens=min(prompts[0].osl, PROBE_TOKENS)))
     if outcome.interrupted or not outcome.records:
         raise KeyboardInterrupt
-    return outcome.records[-1], outcome.reuse
+    return outcome.records, outcome.reuse
 
 
 def _calibrated(
-    o: SweepOptions, source: PromptSource, dataset: str, record: RequestRecord
+    o: SweepOptions, dataset: str, sent: list[tuple[Prompt, RequestRecord]]
 ) -> Callable[[int], PromptSource] | None:
-    """The same source with the server's own characters a token, so that text prompts come near ISL tokens."""
-    chars = text_chars(source.take(1, o.isl[0], o.osl, "probe", "fields")[0])
-    if not chars or not record.prompt_tokens:
-        return None
-    return _maker(o, dataset, None, chars / record.prompt_tokens)
+    """The same source with the server's own characters a token, over all probes: passages differ in language."""
+    told = [(text_chars(p), r.prompt_tokens) for p, r in sent if r.prompt_tokens]
+    chars, tokens = sum(c for c, _ in told), sum(t for _, t in told)
+    return _maker(o, dataset, None, chars / tokens) if chars and tokens else None
 
 
 def _refusal(record: RequestRecord, info: ServerInfo, o: SweepOptions) -> UsageError | MeasuredBad:
