@@ -6,11 +6,11 @@ rules come before the packaged ones.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-COMPONENTS = (
+Component = Literal[
     "moe",
     "router",
     "attention",
@@ -25,7 +25,8 @@ COMPONENTS = (
     "elementwise",
     "copy",
     "other",
-)
+]
+COMPONENTS: tuple[str, ...] = get_args(Component)
 
 
 class ComponentRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ numbers lie beside it (`cells.jsonl`, `kernels.json`); `runs.campaign_data` join
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -23,27 +23,12 @@ from msgspec import Meta
 from dsv4bench.errors import UsageError
 from dsv4bench.records.claims import Claim
 from dsv4bench.records.goal import Goal, PlanItem
+from dsv4bench.records.rules import Component
 from dsv4bench.scenario.reading import line_of, read_text, read_yaml
 
 SCENARIO, CLAIMS = "scenario.yaml", "claims.yaml"
 HINT = "docs/findings.md shows a campaign folder"
 
-Component = Literal[
-    "moe",
-    "router",
-    "attention",
-    "indexer",
-    "compressor",
-    "kv_write",
-    "dense",
-    "mhc",
-    "glue",
-    "sampling",
-    "comm",
-    "elementwise",
-    "copy",
-    "other",
-]
 Name = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, lt=1e12)]
