@@ -188,6 +188,7 @@ def test_a_server_that_dies_leaves_what_was_measured() -> None:
 
     with HostileServer(reply) as server:
         outcome = run_level(level(server.port, 300, 3))
-    assert 6 <= sum(r.ok for r in outcome.records) <= 9  # what was on its way then may have arrived or not
+    # nine were answered before; of the three on their way then, each may have arrived or not
+    assert 6 <= sum(r.ok for r in outcome.records) <= 12
     assert outcome.server_gone is not None
     assert outcome.unsent == 300 - len(outcome.records) > 250
