@@ -82,7 +82,6 @@ class _Stream:
         self.done = False
         self.whole_reply = False
         self.events = 0
-        self.bad_events = 0
 
     def event(self, t: int, name: bytes, data: bytes) -> None:
         if data.strip() == b"[DONE]":
@@ -90,7 +89,6 @@ class _Stream:
             return
         event = decode_event(data)
         if event is None:
-            self.bad_events += 1
             if name == b"error":
                 self.error = self.error or data[:ERROR_TEXT_CHARS].decode(errors="replace")
             return
