@@ -65,9 +65,9 @@ class KernelSet(Protocol):
 def kernel_set(name: KernelName) -> KernelSet:
     """The set of that name, in torch."""
     if name == "fallback":
-        from dsv4bench.kernels.fallback import FallbackKernels
+        from dsv4bench.kernels.cpu.fallback import FallbackKernels
 
         return FallbackKernels()
-    from dsv4bench.kernels.optimized import OptimizedKernels
+    from dsv4bench.kernels.cpu.optimized import OptimizedKernels
 
     return OptimizedKernels()

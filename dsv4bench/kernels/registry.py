@@ -1,0 +1,144 @@
+"""The one list of kernels: name, component, role, inputs, architectures, and where to load it from.
+
+A kernel is a module below `kernels.gpu` or `kernels.peers` with two functions:
+
+    runner() -> MoeRunner | AttentionRunner        raises UsageError naming what is missing
+    builds() -> tuple[Build, ...]                  for `inspect`; bundled kernels only
+
+Its `sources` are the modules whose text is hashed: a parity result speaks of exactly that text. Bytes and FLOPs of a
+call come from `dsv4`. Nothing here imports torch or triton.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dsv4bench.errors import UsageError
+
+Component = Literal["moe", "attention"]
+# The campaign's two CUDA-core kernels are `fallback`; `second_fallback` is the later one, whose dots use tensor cores.
+Role = Literal["fallback", "second_fallback", "optimized", "peer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input as a typed shape, for `kernels list` and for error messages."""
+
+    name: str
+    dtype: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One way to compute a component."""
+
+    name: str
+    component: Component
+    role: Role
+    summary: str
+    module: str  # dotted, below dsv4bench.kernels
+    sources: tuple[str, ...] = ()  # more modules that its numbers depend on, beside its own
+    replaces: str | None = None  # the fallback whose place it takes
+    min_sm: int = 80
+    archs: tuple[str, ...] = ()  # exactly these, where not every one from min_sm on
+    default: bool = True  # False: an explicit choice, because it changes the numbers (W4A4)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return MOE_PORTS if self.component == "moe" else ATTENTION_PORTS
+
+    def load(self) -> Any:
+        """Its runner. Raises UsageError where a library is missing."""
+        return self._module().runner()
+
+    def builds(self) -> tuple[Any, ...]:
+        """What `inspect` compiles; empty for a peer."""
+        return () if self.role == "peer" else tuple(self._module().builds())
+
+    def supports(self, sm: int) -> bool:
+        return f"sm_{sm}" in self.archs if self.archs else sm >= self.min_sm
+
+    def code_hash(self) -> str:
+        """Of the text of its modules; 12 hex digits."""
+        digest = hashlib.sha256()
+        for name in (self.module, *self.sources):
+            spec = importlib.util.find_spec(f"dsv4bench.kernels.{name}")
+            if spec is None or spec.origin is None:
+                raise UsageError(f"kernel {self.name}: its source {name} is not installed")
+            digest.update(Path(spec.origin).read_bytes())
+        return digest.hexdigest()[:12]
+
+    def _module(self) -> Any:
+        try:
+            return importlib.import_module(f"dsv4bench.kernels.{self.module}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("dsv4bench"):
+                raise
+            raise UsageError(f"kernel {self.name} needs {error.name}", "pip install 'dsv4bench[kernels]'") from None
+
+
+MOE_PORTS = (
+    Port("x", "bfloat16", "[M, D]"),
+    Port("ids", "int32", "[M, K]; -1: no expert"),
+    Port("weights", "float32", "[M, K]"),
+    Port("w13", "uint8 (E2M1 pairs, low nibble even k)", "[E, 2I, D/2], gate rows first"),
+    Port("s13", "uint8 (E8M0)", "[E, 2I, D/32]"),
+    Port("w2", "uint8 (E2M1 pairs)", "[E, D, I/2]"),
+    Port("s2", "uint8 (E8M0)", "[E, D, I/32]"),
+)
+ATTENTION_PORTS = (
+    Port("q", "bfloat16", "[B, H, 512]"),
+    Port("window.data", "uint8 (584-byte rows, footer scales)", "[pages, page_bytes]"),
+    Port("window.index", "int32", "[B, topk]; negative: no row"),
+    Port("window.length", "int32", "[B], optional"),
+    Port("extra.data", "uint8 (584-byte rows, footer scales)", "[pages, page_bytes], optional"),
+    Port("extra.index", "int32", "[B, topk], optional"),
+    Port("extra.length", "int32", "[B], optional"),
+    Port("sink", "float32", "[H], optional"),
+)
+
+KERNELS: tuple[Kernel, ...] = (
+    Kernel(
+        name="slot_gemv",
+        component="moe",
+        role="fallback",
+        summary="one program a (token, expert) pair and 64 outputs; multiply and row sum on CUDA cores",
+        module="gpu.slot_gemv",
+    ),
+    Kernel(
+        name="sparse_decode_per_head",
+        component="attention",
+        role="fallback",
+        summary="one program a (request, head), all of top-k, fp32 multiply and sum; merge and sink one by one",
+        module="gpu.per_head",
+        sources=("gpu.merge",),
+    ),
+    Kernel(
+        name="sparse_decode_multi_head",
+        component="attention",
+        role="second_fallback",
+        summary="one program a request and block of heads, dots in bf16, bound by the valid length, no split",
+        module="gpu.multi_head",
+        sources=("gpu.merge",),
+        replaces="sparse_decode_per_head",
+    ),
+)
+
+
+def kernels(names: str | None = None, component: Component | None = None) -> tuple[Kernel, ...]:
+    """All of the list, or those named with commas. Raises UsageError for a name that is not on it."""
+    chosen = KERNELS
+    if names:
+        by_name = {k.name: k for k in KERNELS}
+        wanted = [n.strip() for n in names.split(",") if n.strip()]
+        unknown = [n for n in wanted if n not in by_name]
+        if unknown:
+            raise UsageError(f"kernel {unknown[0]!r} is unknown", f"one of: {', '.join(by_name)}")
+        chosen = tuple(by_name[n] for n in wanted)
+    return tuple(k for k in chosen if component is None or k.component == component)
