@@ -21,7 +21,7 @@ from typing import Any, Literal
 from dsv4bench.errors import UsageError
 
 Component = Literal["moe", "attention"]
-# The campaign's two CUDA-core kernels are `fallback`; `second_fallback` is the later one, whose dots use tensor cores.
+# The campaign's two CUDA-core kernels are `fallback`; `second_fallback` is the later one, with tensor-core dots.
 Role = Literal["fallback", "second_fallback", "optimized", "peer"]
 
 
@@ -48,6 +48,8 @@ class Kernel:
     min_sm: int = 80
     archs: tuple[str, ...] = ()  # exactly these, where not every one from min_sm on
     default: bool = True  # False: an explicit choice, because it changes the numbers (W4A4)
+    # Of parity; the bounds on single elements follow it (see `comparison`). Public bf16 kernels: 1.7e-3 to 5.3e-3.
+    rel_fro_limit: float = 1e-2
 
     @property
     def inputs(self) -> tuple[Port, ...]:
@@ -103,6 +105,9 @@ ATTENTION_PORTS = (
     Port("sink", "float32", "[H], optional"),
 )
 
+_GROUPED = ("gpu.grouped_gemm", "gpu.routing", "gpu.epilogue", "gpu.mxfp4_pack")
+_SCALED = ("gpu.scaled_moe", "gpu.scaled_gemm", *_GROUPED)
+
 KERNELS: tuple[Kernel, ...] = (
     Kernel(
         name="slot_gemv",
@@ -110,6 +115,50 @@ KERNELS: tuple[Kernel, ...] = (
         role="fallback",
         summary="one program a (token, expert) pair and 64 outputs; multiply and row sum on CUDA cores",
         module="gpu.slot_gemv",
+        sources=("mxfp4",),
+    ),
+    Kernel(
+        name="grouped_moe",
+        component="moe",
+        role="optimized",
+        summary="tokens grouped by expert, FP4 decoded in registers into bf16 MMA, activation and top-k sum fused",
+        module="gpu.grouped_moe",
+        sources=_GROUPED,
+        replaces="slot_gemv",
+    ),
+    Kernel(
+        name="grouped_moe_separate",
+        component="moe",
+        role="optimized",
+        summary="grouped_moe with activation and top-k sum as two launches of their own, to tell what they cost",
+        module="gpu.grouped_moe_separate",
+        sources=("gpu.grouped_moe", *_GROUPED),
+        replaces="slot_gemv",
+        default=False,
+    ),
+    Kernel(
+        name="grouped_moe_w4a4",
+        component="moe",
+        role="optimized",
+        summary="grouped, activations quantised to MXFP4: native FP4 MMA on sm_120, and a quarter of error",
+        module="gpu.grouped_moe_w4a4",
+        sources=_SCALED,
+        replaces="slot_gemv",
+        min_sm=89,
+        default=False,
+        rel_fro_limit=0.4,  # of MXFP4 activations, twice: 0.22 to 0.30 seen with random weights
+    ),
+    Kernel(
+        name="grouped_moe_w4a8",
+        component="moe",
+        role="optimized",
+        summary="grouped, activations quantised to MXFP8, weights widened to E4M3: native FP8 MMA on sm_120",
+        module="gpu.grouped_moe_w4a8",
+        sources=_SCALED,
+        replaces="slot_gemv",
+        min_sm=89,
+        default=False,
+        rel_fro_limit=0.1,  # of MXFP8 activations, twice: 0.05 to 0.075 seen with random weights
     ),
     Kernel(
         name="sparse_decode_per_head",
@@ -118,6 +167,7 @@ KERNELS: tuple[Kernel, ...] = (
         summary="one program a (request, head), all of top-k, fp32 multiply and sum; merge and sink one by one",
         module="gpu.per_head",
         sources=("gpu.merge",),
+        min_sm=89,  # Triton converts E4M3 from there on
     ),
     Kernel(
         name="sparse_decode_multi_head",
@@ -127,6 +177,54 @@ KERNELS: tuple[Kernel, ...] = (
         module="gpu.multi_head",
         sources=("gpu.merge",),
         replaces="sparse_decode_per_head",
+    ),
+    Kernel(
+        name="marlin",
+        component="moe",
+        role="peer",
+        summary="vLLM's Marlin: FP4 weights repacked, decoded in registers, bf16 MMA",
+        module="peers.marlin",
+    ),
+    Kernel(
+        name="triton_kernels",
+        component="moe",
+        role="peer",
+        summary="OpenAI's triton_kernels as vLLM drives them: swizzled FP4 weights, bf16 MMA",
+        module="peers.triton_kernels",
+    ),
+    Kernel(
+        name="flashinfer_moe",
+        component="moe",
+        role="peer",
+        summary="FlashInfer's CUTLASS fused MoE: bf16 activations on sm_90, MXFP8 activations from sm_100 on",
+        module="peers.flashinfer_moe",
+        min_sm=90,
+        rel_fro_limit=0.05,  # of MXFP8: three mantissa bits, about 3 % an element
+    ),
+    Kernel(
+        name="grouped_mm",
+        component="moe",
+        role="peer",
+        summary="torch's grouped GEMM on experts dequantised to bf16: 3.8 times the bytes",
+        module="peers.grouped_mm",
+        min_sm=90,
+    ),
+    Kernel(
+        name="flash_mla",
+        component="attention",
+        role="peer",
+        summary="FlashMLA's sparse decode, of vLLM or sgl-flash-mla; its plan is kept between calls",
+        module="peers.flash_mla",
+        archs=("sm_90", "sm_100", "sm_103"),
+    ),
+    Kernel(
+        name="flashinfer_mla",
+        component="attention",
+        role="peer",
+        summary="FlashInfer's sparse MLA decode for sm_120: fp8 block-scaled MMA, split over the rows",
+        module="peers.flashinfer_mla",
+        archs=("sm_120", "sm_121"),
+        rel_fro_limit=0.05,  # its query is E4M3
     ),
 )
 

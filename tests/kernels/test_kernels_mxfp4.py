@@ -61,3 +61,44 @@ def test_zeros_stay_zero_and_a_ragged_k_is_refused() -> None:
     assert dequantize(*quantize(torch.zeros(2, 64))).abs().sum().item() == 0.0
     with pytest.raises(ValueError, match="multiple of 32, got 33"):
         quantize(torch.zeros(1, 33))
+
+
+def test_every_code_with_every_scale_is_exact() -> None:
+    codes = torch.arange(16, dtype=torch.uint8).repeat(2)
+    packed = (codes[0::2] | (codes[1::2] << 4)).expand(255, 16)
+    scales = torch.arange(255, dtype=torch.uint8).view(255, 1)
+    truth = torch.tensor(
+        [[VALUES[code % 16] * 2.0 ** (s - 127) for code in range(32)] for s in range(255)], dtype=torch.float64
+    )
+    assert torch.equal(dequantize(packed, scales, torch.float64), truth)
+    fits = truth.abs() < 2.0**128
+    single = dequantize(packed, scales)
+    assert torch.equal(single.double()[fits], truth[fits])
+    assert single[~fits].isinf().all()
+    assert fits[:253].all(), "float32 is exact for scale bytes below 253"
+
+
+def test_scale_byte_255_is_nan_even_for_zeros() -> None:
+    packed = torch.zeros(1, 32, dtype=torch.uint8)
+    values = dequantize(packed, torch.tensor([[127, 255]], dtype=torch.uint8))
+    assert values[0, :32].count_nonzero() == 0
+    assert values[0, 32:].isnan().all()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_becomes_nan_in_its_block_alone(bad: float) -> None:
+    weight = torch.ones(1, 96)
+    weight[0, 40] = bad
+    packed, scales = quantize(weight)
+    assert scales.tolist() == [[125, 255, 125]]
+    assert dequantize(packed, scales)[0, 32:64].isnan().all()
+
+
+@pytest.mark.parametrize("exponent", [-149, -127, -126, 0, 125, 127])
+def test_the_whole_range_of_float32_has_a_scale(exponent: int) -> None:
+    block = torch.full((1, BLOCK), 1.5).mul(2.0**exponent) if exponent > -149 else torch.full((1, BLOCK), 2.0**-149)
+    found = dequantize(*quantize(block), torch.float64)
+    if exponent >= -127:
+        assert torch.equal(found, block.double())
+    else:
+        assert found.count_nonzero() == 0, "below the smallest magnitude, 2**-128"

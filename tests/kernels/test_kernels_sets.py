@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dsv4bench.kernels import optimized
+from dsv4bench.kernels.cpu import optimized
 from dsv4bench.kernels.mxfp4 import dequantize, quantize
 from dsv4bench.kernels.sets import KERNEL_NAMES, CacheRows, Experts, KernelName, kernel_set
 
