@@ -23,6 +23,7 @@ from dsv4bench.cli import (
     findings,
     gate,
     importing,
+    kernels,
     metrics,
     predict,
     profile,
@@ -50,6 +51,7 @@ app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.add_typer(baseline.app, name="baseline")
 app.command("calibrate")(calibrate.calibrate)
+app.add_typer(kernels.app, name="kernels")
 app.command("predict")(predict.predict)
 app.command("findings")(findings.findings)
 app.command("import")(importing.import_files)

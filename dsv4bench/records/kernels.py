@@ -10,7 +10,10 @@ from typing import Literal
 
 import msgspec
 
+from dsv4bench.records.arm import Sample
+from dsv4bench.records.cell import ErrorNote
 from dsv4bench.records.codec import Document
+from dsv4bench.records.verdict import Grade, Verdict
 
 KernelComponent = Literal["moe", "attention"]
 KernelRole = Literal["fallback", "second_fallback", "optimized", "peer"]
@@ -58,6 +61,7 @@ class ParityDocument(Document, frozen=True, kw_only=True):
     red: list[str]
     rows: list[ParityRow]
     notes: list[str] = msgspec.field(default_factory=list)
+    error: ErrorNote | None = None
 
 
 class KernelTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +103,10 @@ class ReadCeiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BenchDocument(Document, frozen=True, kw_only=True):
-    """One run of `kernels bench`: every row was timed in it."""
+    """One run of `kernels bench`: every row was timed in it.
+
+    `samples` are its times once more, as statistics take them: `kernel_time_s`, one a capture.
+    """
 
     schema: str = "dsv4bench.kernel_times/1"
     created_utc: str
@@ -108,26 +115,103 @@ class BenchDocument(Document, frozen=True, kw_only=True):
     ceiling: ReadCeiling | None
     rows: list[KernelTime]
     code: dict[str, str]
+    samples: list[Sample] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
+    error: ErrorNote | None = None
+
+
+class AbRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Two kernels at one batch, timed in turn. Microseconds: geometric means over the pairs; `delta_frac` of base."""
+
+    batch: int
+    shape: str
+    base_us: float
+    new_us: float
+    delta_frac: float | None
+    ci_frac: tuple[float, float] | None = None
+    limit_frac: float | None = None
+    pairs: int
+    verdict: Verdict | None
+    grade: Grade | None
+    reason: str = ""
+
+
+class AbDocument(Document, frozen=True, kw_only=True):
+    """What `kernels ab` found: did `new` become faster than `base`, and is that more than noise?"""
+
+    schema: str = "dsv4bench.kernel_ab/1"
+    created_utc: str
+    tool: str
+    device: DeviceFacts
+    component: KernelComponent
+    base: str
+    new: str
+    code: dict[str, str]
+    rows: list[AbRow]
+    samples: list[Sample] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    error: ErrorNote | None = None
 
 
 class InspectRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One build. `mma` maps the root of each MMA instruction to its count; empty: none, so CUDA cores only."""
+    """One build for one architecture.
+
+    `mma` maps the root of each MMA instruction to how often it stands in the code; empty: none, so CUDA cores only;
+    None: not known, and `why_null` says why. `spill_bytes`: what a thread stores to local memory, as ptxas counts it.
+    """
 
     kernel: str
     function: str
+    label: str = ""
     role: KernelRole
     arch: str
-    mma: dict[str, int]
-    spill_bytes: int | None = None
-    registers: int | None = None
-    smem_bytes: int | None = None
+    mma: dict[str, int] | None = None
     instructions: int | None = None
+    fp64: int | None = None  # double-precision instructions: a literal that widened by mistake
+    registers: int | None = None
+    spill_bytes: int | None = None
+    smem_bytes: int | None = None
+    cannot_run: str | None = None  # compiled, but no GPU of this architecture can launch it
     triton: str
-    label: str = ""
-    why_null: str | None = None  # not compiled for this architecture, and why
+    why_null: str | None = None
 
 
 class InspectDocument(Document, frozen=True, kw_only=True):
     schema: str = "dsv4bench.inspect/1"
     rows: list[InspectRow]
+
+
+class KernelInput(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    dtype: str
+    shape: str
+
+
+class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel of the registry. `floor_bytes` and `flops` are those of one call at the document's batch.
+
+    `loads`: whether its libraries are here; `why_not` names what is missing. `fits_gpu`: None without a GPU.
+    """
+
+    name: str
+    component: KernelComponent
+    role: KernelRole
+    summary: str
+    replaces: str | None
+    default: bool  # False: only when named, because it changes the numbers
+    inputs: list[KernelInput]
+    min_sm: int
+    archs: list[str]  # exactly these; empty: every one from min_sm on
+    loads: bool
+    why_not: str | None
+    fits_gpu: bool | None
+    call: str  # what the two figures are of: "M=16, 256 experts, top 6, 4096 x 2048"
+    floor_bytes: int
+    flops: int
+
+
+class KernelListDocument(Document, frozen=True, kw_only=True):
+    schema: str = "dsv4bench.kernels/1"
+    batch: int
+    gpu: str | None  # "NVIDIA H200 (sm_90)"
+    kernels: list[KernelEntry]

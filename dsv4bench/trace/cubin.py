@@ -1,47 +1,30 @@
 """Which tensor-core instructions a compiled kernel contains: SASS of cubins, or of a Triton cache folder.
 
-    cuobjdump -sass FILE  →  per function, the root of each instruction: HMMA, HGMMA, QMMA, UTCHMMA … or none
-
-HFMA2.MMA is no MMA (a packed half multiply-add that some chips run on the tensor pipe): roots are compared, not
-fragments. A kernel with instructions and no MMA among them cannot use the tensor cores: proof. Where no disassembler
-is found, PTX and TTGIR of the same cache are read as text; that is weaker, and marked so. A function without MMA that
-calls others is left out when its file holds any MMA: the callee may run it.
+A kernel with instructions and no MMA among them (`sass` counts them) cannot use the tensor cores: proof. Where no
+disassembler is found, PTX and TTGIR of the same cache are read as text; that is weaker, and marked so. A function
+without MMA that calls others is left out when its file holds any MMA: the callee may run it.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.records.trace import Disassembly, Sass, SassBuild
+from dsv4bench.trace.sass import disassemble, disassembler
 
 _COMPILED = (".cubin", ".fatbin", ".so", ".o")
 _IN_FOLDERS = (".cubin", ".fatbin")  # libraries only when named: a wheel's disassembly takes minutes
-_TIMEOUT_S = 300.0
-_MMA = re.compile(r"[HIBDQO]MMA|[HIQB]GMMA|UTC\w*MMA")
-_INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+\{?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)")
-_FUNCTION = re.compile(r"\s*Function\s*:\s*(\S+)|\s*\.text\.(\S+):\s*$")
 _ARCH = re.compile(r"\bsm_(\d+)|EF_CUDA_SM(\d+)")
 _PTX_MMA = re.compile(r"\b(wgmma\.mma_async|tcgen05\.mma|wmma\.mma|mma\.s[yp][a-z]*)")
 _PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _TTGIR_MMA = re.compile(r"\b(ttng\.warp_group_dot|ttng\.tc_gen5_mma\w*|tt\.dot_scaled|tt\.dot)\b")
-
-
-@dataclass(slots=True)
-class _Function:
-    name: str
-    arch: str
-    opcodes: set[str] = field(default_factory=set)
-    instructions: int = 0
-    calls: bool = False
 
 
 def read_cubins(source: Path, kernels: Collection[str] | None = None) -> Disassembly:
@@ -73,21 +56,6 @@ def read_cubins(source: Path, kernels: Collection[str] | None = None) -> Disasse
     )
 
 
-def disassembler() -> Path | None:
-    """cuobjdump or nvdisasm: on the PATH, else the one that Triton brings."""
-    spec = importlib.util.find_spec("triton")
-    places = (spec.submodule_search_locations if spec is not None else None) or []
-    bundled = [Path(place) / "backends" / "nvidia" / "bin" for place in places]
-    for name in ("cuobjdump", "nvdisasm"):
-        on_path = shutil.which(name)
-        if on_path is not None:
-            return Path(on_path)
-        for folder in bundled:
-            if (folder / name).is_file():
-                return folder / name
-    return None
-
-
 def _files(source: Path, kernels: Collection[str] | None) -> Iterator[Path]:
     """One file a build: a cubin where there is one, else its PTX, else its TTGIR."""
     if source.is_file():
@@ -112,53 +80,17 @@ def _builds(file: Path, tool: Path | None) -> tuple[list[tuple[str, SassBuild]],
         return _text_builds(file, "ttgir"), []
     if tool is None:
         return [], [f"{file.name}: no disassembler, and no PTX or TTGIR beside it"]
-    functions = _disassemble(file, tool)
+    functions = disassemble(file, tool)
     if not functions:
         return [], [f"{file.name}: {tool.name} found no code in it"]
-    any_mma = any(f.opcodes for f in functions)
+    any_mma = any(f.mma for f in functions)
     builds, warnings = [], []
     for f in functions:
-        if f.calls and any_mma and not f.opcodes:
+        if f.calls and any_mma and not f.mma:
             warnings.append(f"{f.name}: calls other functions of {file.name}, some with MMA: no proof either way")
         elif f.instructions:
-            builds.append((f.name, SassBuild(f.arch, frozenset(f.opcodes), "sass", str(file))))
+            builds.append((f.name, SassBuild(f.arch, frozenset(f.mma), "sass", str(file))))
     return builds, warnings
-
-
-def _disassemble(file: Path, tool: Path) -> list[_Function]:
-    command = [str(tool), "-sass", str(file)] if tool.name == "cuobjdump" else [str(tool), "-c", str(file)]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    if done.returncode != 0:  # cut or damaged: what came out so far proves no absence
-        return []
-    return parse_sass(done.stdout.decode(errors="replace"))
-
-
-def parse_sass(text: str) -> list[_Function]:
-    """Functions of a disassembly, as cuobjdump or nvdisasm prints it."""
-    functions: list[_Function] = []
-    arch = ""
-    for line in text.splitlines():
-        function = _FUNCTION.match(line)
-        if function is not None:
-            functions.append(_Function(function[1] or function[2], arch))
-            continue
-        code = _INSTRUCTION.search(line)
-        if code is not None and functions:
-            current = functions[-1]
-            current.instructions += 1
-            current.calls |= code[1] == "CALL"
-            if _MMA.fullmatch(code[1]):
-                current.opcodes.add(code[1])
-        elif code is None:
-            told = _ARCH.search(line)
-            if told is not None:
-                arch = f"sm_{told[1] or told[2]}"
-                if functions and not functions[-1].arch:
-                    functions[-1].arch = arch
-    return functions
 
 
 def _text_builds(file: Path, proof: Literal["ptx", "ttgir"]) -> list[tuple[str, SassBuild]]:
