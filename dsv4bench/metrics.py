@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 VERSION = 1
+KERNEL_TIME = "kernel_time_s"
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -202,6 +203,14 @@ METRICS: tuple[Metric, ...] = (
         "merged_reads_frac", "frac", "lower", "reads that held more than one chunk with text / reads", scale="linear"
     ),
     _metric("worker_cpu_frac", "frac", "lower", "CPU time of the busiest load worker / wall time", scale="linear"),
+    _metric(
+        KERNEL_TIME,
+        "s",
+        "lower",
+        "one call of a kernel: median over replays of a CUDA graph of calls on different data / their number; one "
+        "value a capture",
+        0.02,
+    ),
 )
 
 BY_NAME = {m.name: m for m in METRICS}
