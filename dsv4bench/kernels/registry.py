@@ -179,6 +179,16 @@ KERNELS: tuple[Kernel, ...] = (
         replaces="sparse_decode_per_head",
     ),
     Kernel(
+        name="sparse_decode_split_k",
+        component="attention",
+        role="optimized",
+        summary="both caches and the sink in one pass, rows split, a tile decoded once for 64 heads, bf16 MMA",
+        module="gpu.split_k",
+        sources=("gpu.split_k_kernel", "gpu.split_k_combine", "gpu.split_k_plan"),
+        replaces="sparse_decode_per_head",
+        min_sm=89,  # Triton converts E4M3 from there on
+    ),
+    Kernel(
         name="marlin",
         component="moe",
         role="peer",

@@ -42,8 +42,6 @@ class CacheRows:
 class KernelSet(Protocol):
     """What an implementation offers."""
 
-    name: KernelName
-
     def moe(self, x: Tensor, ids: Tensor, weights: Tensor, experts: Experts) -> Tensor:
         """x [T, D], ids int [T, K] (-1: no expert), weights [T, K] -> route_scale * sum_k w_k * expert_k(x).
 
@@ -62,8 +60,12 @@ class KernelSet(Protocol):
         ...
 
 
-def kernel_set(name: KernelName) -> KernelSet:
-    """The set of that name, in torch."""
+def kernel_set(name: KernelName, attention: KernelName | None = None) -> KernelSet:
+    """The set of that name, in torch; with `attention` its sparse decode is another set's."""
+    if attention not in (None, name):
+        from dsv4bench.kernels.cpu.mixed import MixedKernels
+
+        return MixedKernels(kernel_set(name), kernel_set(attention))
     if name == "fallback":
         from dsv4bench.kernels.cpu.fallback import FallbackKernels
 
