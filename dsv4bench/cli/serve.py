@@ -13,6 +13,15 @@ def serve(
     kernels: Literal["fallback", "optimized"] = typer.Option(
         "fallback", help="Decode kernels: slot by slot as the slow ones work, or grouped by expert and head."
     ),
+    moe_kernel: Literal["fallback", "optimized"] | None = typer.Option(
+        None, help="The MoE kernel alone, instead of that of --kernels."
+    ),
+    attention_kernel: Literal["fallback", "optimized"] | None = typer.Option(
+        None, help="The attention kernel alone, instead of that of --kernels."
+    ),
+    cuda_graphs: bool = typer.Option(
+        True, help="With --device cuda: decode steps from CUDA graphs; without, layers and components show in traces."
+    ),
     preset: Literal["tiny", "flash-layers"] = typer.Option(
         "tiny", help="Dimensions: small ones, or the first layers of DeepSeek-V4-Flash at their real size."
     ),
@@ -20,7 +29,9 @@ def serve(
     host: str = typer.Option("127.0.0.1", help="Address to listen on; there is no authentication."),
     port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 picks a free one."),
     max_running: int = typer.Option(64, min=1, help="Requests that hold a slot at the same time."),
-    max_model_len: int = typer.Option(16384, min=2, help="Prompt and output tokens of a request, together."),
+    max_model_len: int | None = typer.Option(
+        None, min=2, help="Prompt and output tokens of a request, together.  [default: 16384; 4096 on cuda]"
+    ),
     queue_limit: int = typer.Option(1024, min=0, help="Requests that may wait; more get status 429."),
     spec_tokens: int = typer.Option(
         0, min=0, help="Synthetic speculation: positions verified a step and request, 2 or more; 0 for none."
@@ -30,13 +41,15 @@ def serve(
     ),
     seed: int = typer.Option(0, min=0, help="Of the weights, and of requests that bring no seed."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads of the model.  [default: cores - 1]"),
-    served_model_name: str = typer.Option("dsv4-tiny", help="Model name that requests use."),
+    served_model_name: str | None = typer.Option(
+        None, help="Model name that requests use.  [default: dsv4- and the preset]"
+    ),
 ) -> None:
     """Serve a random-weight decoder of DeepSeek-V4-Flash's structure, its decode kernels switchable."""
     from dsv4bench.errors import UsageError
 
     try:
-        from dsv4bench.engine.config import EngineConfig
+        from dsv4bench.engine.config import DEFAULT_MAX_MODEL_LEN, EngineConfig
         from dsv4bench.engine.server import run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dsv4bench"):
@@ -47,14 +60,17 @@ def serve(
         preset=preset,
         layers=layers,
         kernels=kernels,
+        moe_kernel=moe_kernel,
+        attention_kernel=attention_kernel,
+        cuda_graphs=cuda_graphs,
         device=device,
         max_running=max_running,
-        max_model_len=max_model_len,
+        max_model_len=max_model_len or DEFAULT_MAX_MODEL_LEN[device],
         queue_limit=queue_limit,
         spec_tokens=spec_tokens,
         spec_accept=spec_accept,
         seed=seed,
         threads=threads or max(1, (os.cpu_count() or 2) - 1),
-        served_model_name=served_model_name,
+        served_model_name=served_model_name or f"dsv4-{preset}",
     )
     run(config, host, port)

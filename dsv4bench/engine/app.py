@@ -11,6 +11,7 @@ its slot. While the server drains, new requests get 503.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -190,8 +191,9 @@ class Service:
             "model": config.served_model_name,
             "preset": config.preset,
             "dims": msgspec.to_builtins(config.dims),
-            "kernels": config.kernels,
+            "kernels": config.kernels_label,
             "prefill_kernels": "optimized",
+            "live": dataclasses.asdict(self.engine.live),
             "device": config.device,
             "vocab_size": self.vocab_size,
             "eos_token_id": self.tokenizer.eos_id,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dsv4bench.engine.config import EngineConfig
+from dsv4bench.engine.executor import Live
 from dsv4bench.engine.metrics import EngineMetrics
 from dsv4bench.engine.profiler import ProfileRequest, StepProfiler
 from dsv4bench.engine.sequence import Delivery, Sequence
@@ -41,8 +42,9 @@ class EngineLoop:
         self.config = config
         self._stepper = Stepper(config)
         self._stepper.warm_up()
-        self._profiler = StepProfiler(self._stepper.spans)
+        self._profiler = StepProfiler(self._stepper.spans, config.device)
         self.metrics = EngineMetrics(config.served_model_name, speculation=config.speculation is not None)
+        self.metrics.tell(self.live)
         self._wake = threading.Condition()
         self._inbox: deque[Callable[[], None]] = deque()
         self._inside = 0  # submitted and not finished; guarded by _wake
@@ -50,6 +52,10 @@ class EngineLoop:
         self.failure: str | None = None
         self._deliver: Deliver = lambda _: None
         self._thread = threading.Thread(target=self._run, name="dsv4bench-engine", daemon=True)
+
+    @property
+    def live(self) -> Live:
+        return self._stepper.executor.live
 
     def start(self, deliver: Deliver) -> None:
         self._deliver = deliver

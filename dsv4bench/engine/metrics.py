@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from dsv4bench.engine.executor import Live
 from dsv4bench.engine.sequence import Sequence
 from dsv4bench.engine.speculation import NOTICE
 from dsv4bench.engine.stepper import StepResult
@@ -50,6 +51,18 @@ class EngineMetrics:
         else:
             started = Gauge("process_start_time_seconds", "Start of the server.", registry=self.registry)
             started.set(time.time())
+
+    def tell(self, live: Live) -> None:
+        """Which kernels run, as the labels of a gauge that is always 1."""
+        labels = {
+            "model_name": self._model,
+            "moe_kernel": live.moe,
+            "attention_kernel": live.attention,
+            "device": live.device,
+            "cuda_graphs": str(bool(live.cuda_graphs)).lower(),
+        }
+        told = Gauge(f"{_PREFIX}kernels_info", "Decode kernels in use.", list(labels), registry=self.registry)
+        told.labels(**labels).set(1)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

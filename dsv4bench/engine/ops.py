@@ -27,6 +27,11 @@ class Rope:
         self._dim = rope_dim
         self._cos, self._sin = angle.cos().float(), angle.sin().float()
 
+    @property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, float32 [positions, rope_dim / 2]."""
+        return self._cos, self._sin
+
     def turn_(self, x: Tensor, position: Tensor, *, inverse: bool = False) -> Tensor:
         """x [T, ..., d] by the angle of position [T], in place; returns x."""
         shape = (len(position), *([1] * (x.dim() - 2)), self._dim // 2)

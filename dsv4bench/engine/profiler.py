@@ -1,9 +1,10 @@
-"""A torch profiler trace of engine steps, asked for in SGLang's JSON dialect.
+"""A profile of engine steps, asked for in SGLang's JSON dialect: torch's profiler, or the window of an nsys capture.
 
 Writes `[prefix-]<id>-TP-0.trace.json.gz` (Chrome format) with the step, layer and component annotations of `spans`.
 It is driven by the engine's thread, which the profiler observes: `before_step` and `after_step` around each step.
-Writing the trace stops the engine for that long. Per-stage and merged traces are refused, not faked; on a CPU
-device a trace holds CPU operators whatever `activities` says, for there are no others.
+Writing the trace stops the engine for that long. Per-stage and merged traces are refused, not faked. A trace holds
+CPU operators, without which no annotation is written, and on a GPU its kernels, whatever `activities` says; but the
+activity CUDA_PROFILER only calls cudaProfilerStart and cudaProfilerStop around the steps, for a capture by nsys.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     profile_by_stage: bool | None = None
     merge_profiles: bool | None = None
 
+    @property
+    def bounds_a_capture(self) -> bool:
+        """Whether the steps are for another program to record."""
+        return "CUDA_PROFILER" in (self.activities or [])
+
     def __post_init__(self) -> None:
         if self.profile_by_stage or self.merge_profiles:
             raise ValueError("profile_by_stage and merge_profiles are not supported; steps are annotated instead")
@@ -46,21 +52,29 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
 class StepProfiler:
     """At most one profile at a time."""
 
-    def __init__(self, spans: Spans) -> None:
+    def __init__(self, spans: Spans, device: str = "cpu") -> None:
         self._spans = spans
+        self._activities = [torch.profiler.ProfilerActivity.CPU]
+        if device == "cuda":
+            self._activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._request: ProfileRequest | None = None
         self._profile: Any = None
         self._left: int | None = None
         self._step = 0
         self.last_trace: Path | None = None
         # Kineto wants its first use in the main thread, and says so on stderr otherwise.
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        with torch.profiler.profile(activities=self._activities, acc_events=True):
             pass
 
     def start(self, request: ProfileRequest) -> None:
         """Arms the profiler; it records from the next step on, or from `start_step`. Raises UsageError."""
         if self._request is not None:
             raise UsageError("a profile is already running", "POST /stop_profile first")
+        if request.bounds_a_capture:
+            if len(self._activities) == 1:
+                raise UsageError("CUDA_PROFILER needs a GPU", "serve with --device cuda, or ask for CPU and GPU")
+            self._request, self._left = request, request.num_steps
+            return
         folder = _folder(request)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -83,10 +97,14 @@ class StepProfiler:
         request = self._request
         if request is None or self._profile is not None or self._step < (request.start_step or 0):
             return
+        if request.bounds_a_capture:
+            self._profile = _CaptureRange()
+            return
         self._profile = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU],
+            activities=self._activities,
             with_stack=bool(request.with_stack),
             record_shapes=bool(request.record_shapes),
+            acc_events=True,  # without, a warning on stderr; there is one cycle
         )
         self._trace = _folder(request) / _file_name(request)
         self._profile.start()
@@ -102,12 +120,30 @@ class StepProfiler:
     def _finish(self) -> Path | None:
         if self._profile is None:
             return None
+        if isinstance(self._profile, _CaptureRange):
+            self._profile.stop()
+            self._profile = None
+            return None
         self._spans.recording = False
         self._profile.stop()
         self._profile.export_chrome_trace(str(self._trace))
         self._profile = None
         self.last_trace = self._trace
         return self._trace
+
+
+class _CaptureRange:
+    """The range that `nsys --capture-range=cudaProfilerApi` records."""
+
+    def __init__(self) -> None:
+        cuda: Any = torch.cuda  # its cudart() has no types
+        self._runtime = cuda.cudart()
+        torch.cuda.synchronize()  # what was launched before is not in it
+        self._runtime.cudaProfilerStart()
+
+    def stop(self) -> None:
+        torch.cuda.synchronize()
+        self._runtime.cudaProfilerStop()
 
 
 def _folder(request: ProfileRequest) -> Path:

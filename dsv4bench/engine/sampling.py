@@ -17,7 +17,7 @@ from dsv4bench.engine.sequence import Sequence
 def sample(logits: Tensor, sequences: list[Sequence], eos_id: int) -> list[int]:
     """logits [R, vocab], one row a request -> R tokens. End of sequence is barred below `min_tokens`."""
     for row, seq in enumerate(sequences):
-        if len(seq.output) < seq.sampling.min_tokens:
+        if seq.barred_from_eos:
             logits[row, eos_id] = -math.inf
     tokens: list[int] = logits.argmax(dim=-1).tolist()
     for row, seq in enumerate(sequences):

@@ -22,6 +22,7 @@ class Scheduler:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self._max_running = max_running
+        self._slots = list(range(max_running - 1, -1, -1))
         self._slack = positions_a_step  # a verification may write past the last token
 
     def pages_needed(self, seq: Sequence) -> int:
@@ -33,7 +34,7 @@ class Scheduler:
             if pages is None:
                 return
             seq = self.waiting.popleft()
-            seq.pages = pages
+            seq.pages, seq.slot = pages, self._slots.pop()
             self.running.append(seq)
 
     def prefill_chunks(self, budget: int) -> Iterator[tuple[Sequence, int]]:
@@ -47,13 +48,15 @@ class Scheduler:
                 yield seq, take
 
     def decoding(self) -> list[Sequence]:
-        return [seq for seq in self.running if seq.prefilled]
+        """Requests with a token to draw; those whose last one is on its way wait for it."""
+        return [seq for seq in self.running if seq.prefilled and seq.launched < seq.sampling.max_tokens]
 
     def finish(self, seq: Sequence) -> None:
         """Frees the slot and the pages."""
         self.running.remove(seq)
         self.pool.give_back(seq.pages)
-        seq.pages = []
+        self._slots.append(seq.slot)
+        seq.pages, seq.slot, seq.finished = [], -1, True
 
     def cancel(self, request_id: str) -> Sequence | None:
         """Takes a request out wherever it is; None when it is not here (any more)."""
@@ -64,5 +67,6 @@ class Scheduler:
         for seq in self.waiting:
             if seq.request_id == request_id:
                 self.waiting.remove(seq)
+                seq.finished = True
                 return seq
         return None

@@ -43,6 +43,9 @@ class Sequence:
     output: list[int] = field(default_factory=list)
     computed: int = 0  # positions whose keys and values are in the cache
     pages: list[int] = field(default_factory=list)
+    slot: int = -1  # of `max_running`, while it runs
+    launched: int = 0  # output tokens that are drawn or on their way; `output` holds those delivered
+    finished: bool = False  # delivered whole, or cancelled
     first_token_s: float | None = None
     last_token_s: float | None = None
     first_tokens: int = 0  # tokens of the first delivery
@@ -60,6 +63,11 @@ class Sequence:
     @property
     def remaining(self) -> int:
         return self.sampling.max_tokens - len(self.output)
+
+    @property
+    def barred_from_eos(self) -> bool:
+        """Whether the next token must not end the sequence."""
+        return self.launched < self.sampling.min_tokens
 
     def stamp(self, now_s: float, tokens: int) -> float | None:
         """Notes a delivery; returns the seconds since the previous one, None at the first."""

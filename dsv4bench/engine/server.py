@@ -18,23 +18,38 @@ import uvicorn
 
 from dsv4bench.engine.app import Service, create_app
 from dsv4bench.engine.config import EngineConfig
+from dsv4bench.engine.cuda.device import require
+from dsv4bench.engine.executor import Live
 from dsv4bench.engine.loop import EngineLoop
 from dsv4bench.errors import UsageError
 
 
 def run(config: EngineConfig, host: str, port: int) -> None:
-    """Serves until a signal. Raises UsageError when the address cannot be bound."""
+    """Serves until a signal. Raises UsageError when the address cannot be bound or the GPU cannot take the model."""
+    if config.device == "cuda":
+        require(config)
     listener = bind(host, port)  # before the weights are drawn: a taken port shows at once
     with contextlib.closing(listener):
         torch.set_num_threads(config.threads)
-        say(f"random weights: preset {config.preset}, {config.kernels} kernels, {config.device}; text is noise")
+        where = f"{config.kernels_label} kernels, {config.device}"
+        say(f"random weights: preset {config.preset}, {where}; text is noise")
         if config.speculation:
             say("speculation is synthetic: acceptance is drawn, not measured, and drafting costs nothing")
-        app = create_app(EngineLoop(config))
+        engine = EngineLoop(config)
+        if config.device == "cuda":
+            say(_on_gpu(engine.live))
+        app = create_app(engine)
         options = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_keep_alive=75)
         server = _Server(options, app.state.service, address(listener, host))
         server.run(sockets=[listener])
     say("stopped")
+
+
+def _on_gpu(live: Live) -> str:
+    graphs = (
+        f"CUDA graphs for batches of {', '.join(map(str, live.cuda_graphs))}" if live.cuda_graphs else "no graphs"
+    )
+    return f"{live.device}: {live.moe}, {live.attention}; {graphs}"
 
 
 def bind(host: str, port: int) -> socket.socket:

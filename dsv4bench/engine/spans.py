@@ -3,7 +3,8 @@
 The names of components are those of the design (`moe`, `attention`, ...), a step is `step[DECODE bs=N]` or
 `step[EXTEND bs=N toks=M]`, as SGLang writes them. While the torch profiler records, a span is one of its
 annotations; otherwise it is an nvtx range (domain `dsv4bench`), or nothing where nvtx is not installed. The two
-never record at once: both need CUPTI for themselves.
+never record at once: both need CUPTI for themselves. Of a step that is replayed from a CUDA graph only the step's own
+range is seen, around the launch; layers and components show with `--no-cuda-graphs`, and in prefill.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     step = [EXTEND forward for each prompt chunk] + [one DECODE forward over all decoding requests]
 
 No thread, no clock of its own, no HTTP: the loop around it is `loop.EngineLoop`. With speculation the decode
-forward computes m positions of each request (see `speculation`).
+forward computes m positions of each request (see `speculation`). What computes is an `Executor`; with one that
+overlaps, a step delivers the tokens of the step before, while the GPU computes its own.
 """
 
 from __future__ import annotations
@@ -11,19 +12,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-import torch
-
-from dsv4bench.engine.batch import ForwardBatch
-from dsv4bench.engine.cache import PAGE_SIZE
 from dsv4bench.engine.config import EngineConfig
-from dsv4bench.engine.model import Decoder
+from dsv4bench.engine.executor import Executor, Pending, executor
 from dsv4bench.engine.pages import PagePool
-from dsv4bench.engine.sampling import sample
 from dsv4bench.engine.scheduler import Scheduler
 from dsv4bench.engine.sequence import Delivery, Emission, FinishReason, Sampling, Sequence
 from dsv4bench.engine.spans import Spans
-from dsv4bench.engine.weights import RandomWeights
-from dsv4bench.kernels.sets import kernel_set
 
 
 @dataclass(slots=True)
@@ -37,30 +31,31 @@ class StepResult:
     accepted_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One forward pass on its way: the drafts that count for each request, and the tokens to come after them."""
+
+    sequences: list[Sequence]
+    accepted: list[list[int]]
+    pending: Pending
+
+
 class Stepper:
     """The model, its cache and its schedule. One thread only."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, given: Executor | None = None) -> None:
         self.config = config
         self.dims = config.dims
-        self.eos_id = self.dims.vocab_size - 1
         self.spans = Spans()
-        pool = PagePool(config.pages, PAGE_SIZE)
+        pool = PagePool(config.pages, config.page_size)
         self.schedule = Scheduler(pool, config.max_running, config.positions_a_step)
+        self.executor = executor(config, self.spans) if given is None else given
         self._speculation = config.speculation
-        self._decode_kernels = kernel_set(config.kernels)
-        self._prefill_kernels = kernel_set("optimized")
-        self._decoder = Decoder(
-            self.dims,
-            RandomWeights(self.dims, config.seed, config.device).draw(),
-            pages=config.pages,
-            positions=config.max_model_len + config.positions_a_step,
-            spans=self.spans,
-            device=config.device,
-        )
+        self._flying: list[Launch] = []
 
     def warm_up(self) -> None:
-        """One small request through prefill and decode, so that the first real one pays no first-call costs."""
+        """Compiles and captures; then one small request, so that the first real one pays no first-call costs."""
+        self.executor.warm_up()
         prompt = [0] * min(8, self.config.max_model_len - 1)
         sampling = Sampling(max_tokens=2, temperature=0.0, ignore_eos=True)
         self.schedule.waiting.append(Sequence("warm-up", prompt, sampling, 0, time.monotonic()))
@@ -71,57 +66,59 @@ class Stepper:
         result = StepResult()
         self.schedule.admit()
         decoding = self.schedule.decoding()  # those that get their first token now decode from the next step on
+        launches = []
         for seq, take in self.schedule.prefill_chunks(self.config.prefill_chunk):
-            self._prefill(seq, take, result)
+            launches += self._prefill(seq, take, result)
         if decoding:
-            self._decode(decoding, result)
+            launches.append(self._decode(decoding, result))
+        if self.executor.overlaps:
+            launches, self._flying = self._flying, launches
+        for launch in launches:
+            self._collect(launch, result)
         now = time.monotonic()  # a step delivers at its end, whatever was ready before
         for emission in result.emissions:
             emission.gap_s = emission.sequence.stamp(now, len(emission.delivery.tokens))
         return result
 
-    def _prefill(self, seq: Sequence, take: int, result: StepResult) -> None:
+    def _prefill(self, seq: Sequence, take: int, result: StepResult) -> list[Launch]:
         chunk = seq.prompt[seq.computed : seq.computed + take]
+        last = seq.computed + take >= len(seq.prompt)
         with self.spans(f"step[EXTEND bs=1 toks={take}]"):
-            batch = self._batch([seq], [chunk])
-            logits = self._decoder.forward(batch, self._prefill_kernels, last_only=True)
-            seq.computed += take
-            result.prompt_tokens += take
-            if seq.prefilled:
-                with self.spans("sampling"):
-                    token = sample(logits[:, 0], [seq], self.eos_id)
-                self._emit(seq, token, result)
+            pending = self.executor.prefill(seq, chunk, last=last)
+        seq.computed += take
+        result.prompt_tokens += take
+        if pending is None:
+            return []
+        seq.launched = 1
+        return [Launch([seq], [[]], pending)]
 
-    def _decode(self, sequences: list[Sequence], result: StepResult) -> None:
-        vocab = self.dims.vocab_size
-        spec = self._speculation
+    def _decode(self, sequences: list[Sequence], result: StepResult) -> Launch:
+        vocab, spec = self.dims.vocab_size, self._speculation
         drafts = [spec.draft(seq.drafter, vocab) if spec else [] for seq in sequences]
+        counts = [spec.accepted(seq.drafter) if spec else 0 for seq in sequences]
         with self.spans(f"step[DECODE bs={len(sequences)}]"):
-            tokens = [[seq.output[-1], *draft] for seq, draft in zip(sequences, drafts, strict=True)]
-            logits = self._decoder.forward(self._batch(sequences, tokens), self._decode_kernels)
-            with self.spans("sampling"):
-                accepted = [spec.accepted(seq.drafter) if spec else 0 for seq in sequences]
-                chosen = logits[torch.arange(len(sequences)), torch.tensor(accepted)]
-                own = sample(chosen, sequences, self.eos_id)
+            pending = self.executor.decode(sequences, drafts, counts)
         if spec:
             result.drafts += len(sequences)
             result.draft_tokens += len(sequences) * spec.drafts
-            result.accepted_tokens += sum(accepted)
-        for seq, draft, count, token in zip(sequences, drafts, accepted, own, strict=True):
+            result.accepted_tokens += sum(counts)
+        for seq, count in zip(sequences, counts, strict=True):
             seq.computed += 1 + count
-            self._emit(seq, [*draft[:count], token], result)
+            seq.launched += 1 + count
+        return Launch(sequences, [draft[:n] for draft, n in zip(drafts, counts, strict=True)], pending)
 
-    def _batch(self, sequences: list[Sequence], tokens: list[list[int]]) -> ForwardBatch:
-        start = [seq.computed for seq in sequences]
-        columns = -(-(max(start) + len(tokens[0])) // PAGE_SIZE)
-        tables = [(seq.pages + [0] * columns)[:columns] for seq in sequences]
-        return ForwardBatch(torch.tensor(tokens), start, torch.tensor(tables), PAGE_SIZE)
+    def _collect(self, launch: Launch, result: StepResult) -> None:
+        """A request that ended meanwhile (end of sequence, cancelled) has no use for what was computed beyond."""
+        for seq, draft, token in zip(launch.sequences, launch.accepted, launch.pending.tokens(), strict=True):
+            if not seq.finished:
+                self._emit(seq, [*draft, token], result)
 
     def _emit(self, seq: Sequence, tokens: list[int], result: StepResult) -> None:
         tokens = tokens[: seq.remaining]
         finish: FinishReason | None = None
-        if self.eos_id in tokens and not seq.sampling.ignore_eos:
-            tokens, finish = tokens[: tokens.index(self.eos_id) + 1], "stop"
+        eos_id = self.executor.eos_id
+        if eos_id in tokens and not seq.sampling.ignore_eos:
+            tokens, finish = tokens[: tokens.index(eos_id) + 1], "stop"
         seq.output += tokens
         if finish is None and seq.remaining <= 0:
             finish = "length"

@@ -8,6 +8,7 @@ FP8 storage of the dense linears is not modelled. Linears are [out, in], scaled 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -71,16 +72,25 @@ class LayerWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelWeights:
+class OuterWeights:
+    """What stands around the layers."""
+
     embed: Tensor
     head: Tensor
     norm: Tensor
     hc_head: HyperWeights
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWeights(OuterWeights):
     layers: tuple[LayerWeights, ...]
 
 
 class RandomWeights:
-    """Draws a model's weights from one seeded generator; equal seeds give equal weights."""
+    """Draws a model's weights from one seeded generator; equal seeds give equal weights.
+
+    `draw` does it all; who cannot hold a whole model twice takes `outer` and then each of `layers`, in this order.
+    """
 
     def __init__(self, dims: ModelDims, seed: int, device: str = "cpu") -> None:
         self._dims = dims
@@ -88,14 +98,20 @@ class RandomWeights:
         self._rng = torch.Generator(device).manual_seed(seed)
 
     def draw(self) -> ModelWeights:
+        around = self.outer()
+        return ModelWeights(around.embed, around.head, around.norm, around.hc_head, layers=tuple(self.layers()))
+
+    def outer(self) -> OuterWeights:
         d = self._dims
-        return ModelWeights(
+        return OuterWeights(
             embed=self._normal(d.vocab_size, d.hidden, std=1.0),
             head=self._linear(d.vocab_size, d.hidden),
             norm=self._norm(d.hidden),
             hc_head=self._hyper(d.hc_mult),
-            layers=tuple(self._layer(layer) for layer in range(d.layers)),
         )
+
+    def layers(self) -> Iterator[LayerWeights]:
+        return (self._layer(layer) for layer in range(self._dims.layers))
 
     def _layer(self, layer: int) -> LayerWeights:
         d, ratio = self._dims, self._dims.layer_ratio(layer)

@@ -57,15 +57,22 @@ class _Work(NamedTuple):
 
 
 def compile_all(kernels: Sequence[Buildable], archs: Sequence[str]) -> list[Attempt]:
-    """Every build of every kernel for every architecture, in that order. Raises UsageError like `Kernel.builds`."""
+    """Every build of every kernel for every architecture that it is for, in that order.
+
+    An architecture that no build of a kernel is for keeps its rows, with the reason. Raises UsageError like
+    `Kernel.builds`.
+    """
     triton_version()
     attempts: list[Attempt] = []
     work: list[_Work] = []
     for kernel in kernels:
-        for number, build in enumerate(kernel.builds()):
+        builds = kernel.builds()
+        for number, build in enumerate(builds):
             function = str(jit_function(build.function).__name__)
             for arch in archs:
                 why = _excluded(kernel, build, arch)
+                if why is not None and any(_excluded(kernel, b, arch) is None for b in builds):
+                    continue  # another build stands in its place there
                 attempts.append(Attempt(kernel.name, function, build.label, arch, why=why))
                 if why is None:
                     work.append(_Work(len(attempts) - 1, kernel, number, attempts[-1]))

@@ -18,7 +18,7 @@ from dsv4bench.kernels.sets import Experts
 if TYPE_CHECKING:
     from torch import Tensor
 
-# How the returned log-sum-exp (natural logarithm) treats the sink: SGLang's Triton path includes it, FlashMLA does not.
+# How the returned log-sum-exp (natural logarithm) treats the sink: SGLang includes it (Triton), FlashMLA does not.
 Lse = Literal["plain", "with_sink"]
 
 

@@ -144,7 +144,7 @@ KERNELS: tuple[Kernel, ...] = (
         module="gpu.grouped_moe_w4a4",
         sources=_SCALED,
         replaces="slot_gemv",
-        min_sm=89,
+        archs=("sm_120", "sm_121"),  # elsewhere Triton widens both sides to bf16, and loses extreme scales
         default=False,
         rel_fro_limit=0.4,  # of MXFP4 activations, twice: 0.22 to 0.30 seen with random weights
     ),
@@ -156,7 +156,7 @@ KERNELS: tuple[Kernel, ...] = (
         module="gpu.grouped_moe_w4a8",
         sources=_SCALED,
         replaces="slot_gemv",
-        min_sm=89,
+        archs=("sm_120", "sm_121"),  # elsewhere Triton widens both sides to bf16, and loses extreme scales
         default=False,
         rel_fro_limit=0.1,  # of MXFP8 activations, twice: 0.05 to 0.075 seen with random weights
     ),

@@ -150,6 +150,13 @@ def test_models_health_and_server_info(client: TestClient) -> None:
     assert (info["engine"], info["weights"], info["preset"]) == ("dsv4bench", "random", "tiny")
     assert (info["kernels"], info["vocab_size"], info["speculation"]) == ("optimized", 1024, None)
     assert info["args"]["max_running"] == 4
+    assert (info["live"]["moe"], info["live"]["attention"], info["live"]["device"]) == (
+        "optimized",
+        "optimized",
+        "cpu",
+    )
+    told = client.get("/metrics").text
+    assert 'dsv4bench:kernels_info{attention_kernel="optimized",cuda_graphs="false",device="cpu"' in told
     assert "no prefix cache" in client.post("/flush_cache").text
 
 
@@ -204,6 +211,25 @@ def test_profile_writes_an_annotated_trace(client: TestClient, tmp_path: Path) -
     ]
     parts = {"moe", "router", "attention", "indexer", "compressor", "kv_write", "dense", "mhc", "glue", "sampling"}
     assert parts <= set(names)
+
+
+def test_one_kernel_of_each_set() -> None:
+    config = EngineConfig(kernels="optimized", attention_kernel="fallback", max_running=1, max_model_len=64)
+    with TestClient(create_app(EngineLoop(config))) as mixed:
+        info = mixed.get("/server_info").json()
+        assert info["kernels"] == "moe optimized, attention fallback"
+        assert (info["live"]["moe"], info["live"]["attention"]) == ("optimized", "fallback")
+        assert (info["args"]["attention_kernel"], info["args"].get("moe_kernel")) == ("fallback", None)
+        body = GREEDY | {"prompt": [1, 2, 3], "max_tokens": 3}
+        assert mixed.post("/v1/completions", json=body).json()["usage"]["completion_tokens"] == 3
+
+
+def test_a_capture_range_needs_a_gpu(client: TestClient) -> None:
+    response = client.post("/start_profile", json={"activities": ["CUDA_PROFILER"]})
+    assert response.status_code == 400
+    assert "CUDA_PROFILER needs a GPU" in response.json()["error"]["message"]
+    assert client.post("/start_profile", json={"num_steps": 1}).status_code == 200, "it has armed nothing"
+    client.post("/stop_profile")
 
 
 @pytest.mark.parametrize("body", [{"num_steps": 0}, {"profile_by_stage": True}, {"profile_prefix": "a/b"}])

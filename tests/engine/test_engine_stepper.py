@@ -82,8 +82,10 @@ def test_end_of_sequence_stops_unless_ignored_and_not_before_min_tokens() -> Non
         return seq
 
     plain = generate(ignore_eos=True)
-    stepper.eos_id = plain.output[1]  # declare the second token the end: random weights draw the true one rarely
+    stepper.executor.eos_id = plain.output[
+        1
+    ]  # declare the second token the end: random weights draw the true one rarely
     stopped = generate()
-    assert stopped.output == plain.output[: plain.output.index(stepper.eos_id) + 1]
+    assert stopped.output == plain.output[: plain.output.index(stepper.executor.eos_id) + 1]
     assert generate(ignore_eos=True).output == plain.output
-    assert stepper.eos_id not in generate(min_tokens=4).output[:4]
+    assert stepper.executor.eos_id not in generate(min_tokens=4).output[:4]

@@ -18,7 +18,7 @@ from dsv4bench.kernels.reference import moe
 from dsv4bench.kernels.registry import kernels
 
 EXPERTS = MoeShape(tokens=1, experts=64, inner=512)
-KERNELS = ["grouped_moe", "grouped_moe_separate", "grouped_moe_w4a8"]
+KERNELS = ["grouped_moe", "grouped_moe_separate"]
 
 
 @pytest.fixture(scope="module")

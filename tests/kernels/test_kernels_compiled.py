@@ -171,13 +171,13 @@ def test_a_cache_of_our_own_goes_away_again(monkeypatch: pytest.MonkeyPatch) -> 
 def test_builds_are_compiled_in_processes_and_none_is_lost_to_another(toys: Any) -> None:
     chosen = [toys.Toy("sums", least=90), toys.Toy("fatal"), toys.Toy("uneven"), toys.Toy("huge"), toys.Toy("wrong")]
     attempts = {(a.kernel, a.label, a.arch): a for a in compile_all(chosen, ("sm_80", "sm_100"))}
-    assert len(attempts) == 14
+    assert len(attempts) == 13
     sums = attempts["sums", "plain", "sm_100"]
     assert sums.function == "toy_sum" and sums.compiled is not None and sums.why is None
     assert read_cubin(sums.compiled.cubin).mma == {}
     why = {key: a.why for key, a in attempts.items() if a.compiled is None}
     assert why["sums", "plain", "sm_80"] == "sums does not support sm_80"
-    assert why["sums", "tuned", "sm_100"] == "this build is for sm_90"
+    assert ("sums", "tuned", "sm_100") not in attempts  # it is for sm_90, and another stands in its place
     assert why["fatal", "", "sm_80"] == (
         "the compiler ended its process: LLVM ERROR: Cannot select: intrinsic %made.up"
     )

@@ -32,15 +32,14 @@ def rows_of(names: list[str], *archs: str) -> dict[tuple[str, str, str], Inspect
 
 def test_a_row_a_build_and_architecture() -> None:
     rows = rows_of(["dots", "sums"], "sm_90", "sm_120")
-    assert len(rows) == 6
+    assert len(rows) == 5
     assert rows["dots", "", "sm_90"].mma == {"HGMMA": 4} and set(rows["dots", "", "sm_120"].mma or {}) == {"HMMA"}
     plain = rows["sums", "plain", "sm_90"]
     assert plain.mma == {} and plain.why_null is None and plain.cannot_run is None
     assert (plain.function, plain.role, plain.triton) == ("toy_sum", "fallback", "3.6.0")
     assert (plain.spill_bytes, plain.fp64) == (0, 0)
     assert plain.registers and plain.instructions and plain.smem_bytes
-    excluded = rows["sums", "tuned", "sm_120"]
-    assert excluded.mma is None and excluded.why_null == "this build is for sm_90" and excluded.instructions is None
+    assert ("sums", "tuned", "sm_90") in rows and ("sums", "tuned", "sm_120") not in rows  # it is for sm_90
 
 
 def test_code_that_does_nothing_proves_nothing() -> None:

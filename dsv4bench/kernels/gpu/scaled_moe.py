@@ -53,7 +53,7 @@ class ScaledMoe:
 
     def prepare(self, experts: Experts) -> Prepared:
         """Repacks; needs as much memory again as the experts. D must be a multiple of 128, I of 32."""
-        check_experts(experts, kernel=self.name)
+        check_experts(experts, kernel=self.name, archs=NATIVE)
         hidden = experts.w2.shape[1]
         if hidden % TILE_K:
             raise UsageError(f"kernel {self.name}: w13 has D = {hidden}; supported: D a multiple of {TILE_K}")
@@ -65,7 +65,7 @@ class ScaledMoe:
 
     def __call__(self, x: Tensor, ids: Tensor, weights: Tensor, prepared: Prepared) -> Tensor:
         p = prepared
-        check_tokens(x, ids, weights, hidden=p.hidden, kernel=self.name)
+        check_tokens(x, ids, weights, hidden=p.hidden, kernel=self.name, archs=NATIVE)
         (tokens, k), slots = ids.shape, ids.numel()
         counters = triton.next_power_of_2(p.hidden // ROWS)
         out = torch.empty_like(x)
