@@ -21,8 +21,12 @@ demo: install
 	$(BIN)/dsv4bench sweep --demo --demo-kernels fallback --concurrency 1,8,16 --name demo-fallback --out results/.demo
 	$(BIN)/dsv4bench sweep --demo --demo-kernels optimized --concurrency 1,8,16 --name demo-optimized --out results/.demo
 
+# Kernels are interpreted and compiled on all cores; the rest, with its sockets and clocks, runs alone. Both always run.
+COMPUTE := tests/kernels $(wildcard tests/engine/test_cuda_*.py)
+
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile $(COMPUTE); compute=$$?; \
+	$(BIN)/python -m pytest $(COMPUTE:%=--ignore=%) && exit $$compute
 
 lint: install
 	$(BIN)/ruff check .
