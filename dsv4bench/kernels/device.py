@@ -47,6 +47,10 @@ def gpu_facts() -> DeviceFacts:
         raise Unanswerable(f"no CUDA GPU here: {why}", "run it on the GPU that you ask about")
     import torch
 
+    from dsv4bench.kernels.arguments import interpreted
+
+    if interpreted():
+        raise UsageError("TRITON_INTERPRET is set: Triton would interpret the kernels, not run them", "unset it")
     told = torch.cuda.get_device_properties(torch.cuda.current_device())
     return DeviceFacts(
         name=told.name,

@@ -65,6 +65,7 @@ def run_ab(
     started = utc_now()
     lab = CudaLab(o.seed) if lab is None else lab
     base, new = (_ready(e) for e in entrants(sides, lab.facts, store.read_parity(o.out, lab.facts.name)))
+    store.ready(o.out, lab.facts.name)
     loads = [lab.workload(base.kernel.component, batch) for batch in batches]
     weights = [prepared(e.runner, fair(e, loads[0])) for e in (base, new)]
     samples: list[Sample] = []

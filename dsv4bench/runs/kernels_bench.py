@@ -71,6 +71,7 @@ def run_bench(
     parity = store.read_parity(o.out, lab.facts.name)
     entered = entrants(chosen, lab.facts, parity)
     _refuse_empty(entered)
+    store.ready(o.out, lab.facts.name)
     loads = {c: [lab.workload(c, b) for b in batches] for c in dict.fromkeys(e.kernel.component for e in entered)}
     every = [load for group in loads.values() for load in group]
     say("measuring the read ceiling")

@@ -51,11 +51,14 @@ def run_check(o: CheckOptions, say: MessageCallback) -> ParityDocument:
     """The rows of this run; stored where they are complete. Raises UsageError, or Unanswerable without a GPU."""
     chosen = _chosen(o)
     where = _where(o.device)
+    stored = o.only is None and not (o.small and where == "cuda")
+    if stored:  # the list takes minutes: not to be lost at its end
+        store.ready(o.out, device.gpu_facts().name if where == "cuda" else device.INTERPRETER)
     if where == "cpu" and not _interprets():
         document = _apart(o, say)
     else:
         document = _checked(o, chosen, where, say)
-    if o.only is None and not (o.small and where == "cuda"):
+    if stored:
         store.write_parity(o.out, document, parity_markdown)
         return document
     note = "only a part of the list was run: nothing is stored"
@@ -98,7 +101,7 @@ def _checked(o: CheckOptions, chosen: Sequence[Candidate], where: Device, say: M
     whole = SMALL if o.small or where == "cpu" else PARITY
     shapes = [s for s in whole if o.only is None or o.only.lower() in s.label.lower()]
     if not shapes:
-        raise UsageError(f"--only {o.only}: no case has that in its name", f"for instance {whole[0].label!r}")
+        raise UsageError(f"--case {o.only}: no case has that in its name", f"for instance {whole[0].label!r}")
     started = utc_now()
     kernels: list[Any] = [*chosen]  # a user's own has what of a `Kernel` is asked for
     rows = run_list(kernels, shapes, where, lambda row: say(_told(row)), o.seed)

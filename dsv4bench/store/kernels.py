@@ -10,6 +10,8 @@ of it and this GPU: `not_green` answers it, with the reason.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +37,14 @@ def read_parity(root: Path | str, device: str) -> ParityDocument | None:
     """None where nothing was checked. Raises SchemaError for a file of another kind."""
     path = folder_of(root, device) / PARITY
     return decode(files.read_bytes(path), ParityDocument, str(path)) if path.is_file() else None
+
+
+def ready(root: Path | str, device: str) -> None:
+    """Ask before a long run whether it can be stored. Raises StoreError, or SchemaError for a damaged parity file."""
+    folder = _made(root, device)
+    if not os.access(folder, os.W_OK):
+        raise StoreError(f"cannot write to {folder}", files.HINTS[errno.EACCES])
+    read_parity(root, device)
 
 
 def not_green(parity: ParityDocument | None, kernel: str, code: str) -> str | None:

@@ -26,6 +26,7 @@ from dsv4bench.engine.sequence import Sampling, Sequence
 from dsv4bench.engine.spans import Spans
 from dsv4bench.engine.stepper import Stepper
 from dsv4bench.engine.weights import ModelWeights, RandomWeights
+from dsv4bench.kernels import mla_cache
 from dsv4bench.kernels import reference as exact
 from dsv4bench.kernels.calls import AttentionCall, MoeCall
 from dsv4bench.kernels.sets import Experts
@@ -189,7 +190,8 @@ def check_routing_is_recorded_and_forced() -> None:
 
 
 def _stepper(drawn: ModelWeights, **options: Any) -> Stepper:
-    config = EngineConfig(device="cuda", preset="flash-layers", max_model_len=64, prefill_chunk=4, **options)
+    options = {"prefill_chunk": 4} | options
+    config = EngineConfig(device="cuda", preset="flash-layers", max_model_len=64, **options)
     small = _WithDims(**msgspec.structs.asdict(config))
     choice = Choice(decode=EXACT, prefill=EXACT)
     given = CudaExecutor(small, Spans(), device=CPU, kernels=choice, drawn=model(drawn))
@@ -228,6 +230,22 @@ def check_served_tokens_are_those_of_the_reference() -> None:
         truth = reference.logits(seq.prompt + seq.output, rounded(drawn), SMALL)[len(seq.prompt) - 1 : -1]
         chosen = truth.gather(1, torch.tensor(seq.output).unsqueeze(1)).squeeze(1)
         assert (truth.max(dim=1).values - chosen).max().item() <= TOLERANCE
+
+
+def check_a_prompt_in_chunks_leaves_the_cache_of_a_whole_one() -> None:
+    """Six tokens a chunk cut the spans of the compressor, so that chunks need what earlier ones left behind."""
+    drawn = RandomWeights(SMALL, 0).draw()
+    found = []
+    for chunk in (32, 6):
+        stepper = _stepper(drawn, max_running=2, prefill_chunk=chunk)
+        _run(stepper, _sequence("a", tokens(18, 1), 1), _sequence("b", tokens(9, 2), 1))
+        executor = stepper.executor
+        assert isinstance(executor, CudaExecutor)
+        entries = executor.decoder._caches[1].entries
+        assert entries is not None
+        found.append(mla_cache.gather(entries, 64, torch.tensor([*range(64, 68), *range(128, 130)])))
+    assert found[0].abs().sum() > 0
+    assert torch.equal(*found)
 
 
 def check_served_speculation_keeps_the_accepted_drafts() -> None:

@@ -139,6 +139,7 @@ def test_an_engine_of_another_shape_is_refused() -> None:
     ("s13", "told"),
     [
         (torch.full((2, 128, 4), 3.0), "s13 holds float32 scales that are not powers of two"),
+        (torch.full((2, 128, 4), torch.inf), "s13 holds float32 scales that are not powers of two"),
         (torch.zeros(2, 128, 4), None),
         (torch.zeros(2, 128, 4, dtype=torch.bfloat16), "s13 is torch.bfloat16"),
     ],

@@ -151,6 +151,10 @@ def test_a_file_of_peers_may_import_its_neighbours(tmp_path: Path) -> None:
         (FILE.replace('"moe"', '"router"'), "component 'router' of mine"),
         (FILE.replace("runner, ", "3, "), "the runner of mine cannot be called"),
         (FILE.replace('"a kernel of my own"', "rel_fro_limit=0"), "rel_fro_limit 0 of mine"),
+        (FILE.replace('"a kernel of my own"', 'rel_fro_limit="1"'), "rel_fro_limit '1' of mine"),
+        (FILE.replace('"a kernel of my own"', 'min_sm="sm_90"'), "min_sm 'sm_90' of mine"),
+        (FILE.replace('"mine"', "3"), "3 is no name"),
+        ("raise SystemExit(7)", "SystemExit: 7"),
         (FILE + "PEERS *= 2", "the name 'mine' is taken"),
     ],
 )

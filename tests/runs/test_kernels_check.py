@@ -93,7 +93,7 @@ def test_a_complete_list_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"device": "cuda"}, Unanswerable, "no CUDA GPU here"),
         ({"device": "tpu"}, UsageError, "--device tpu: not a device"),
         ({"names": "nothing"}, UsageError, "kernel 'nothing' is unknown"),
-        ({"only": "no such case"}, UsageError, "--only no such case: no case has that in its name"),
+        ({"only": "no such case"}, UsageError, "--case no such case: no case has that in its name"),
         ({"peers": "nowhere.py"}, UsageError, "no such file"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 from kernel_lab import REGISTRY, Clock, PlainMoe, ToyKernel, ToyLab, missing
 
 from dsv4bench.errors import UsageError
+from dsv4bench.host import nsight
 from dsv4bench.records.trace import CounterRow
-from dsv4bench.runs import kernels_counters
 from dsv4bench.runs.kernels_counters import (
     DURATION,
     Answered,
@@ -23,6 +23,7 @@ from dsv4bench.runs.kernels_counters import (
     matched,
     metrics_for,
     ncu_counts,
+    weighed,
 )
 from dsv4bench.runs.kernels_under_ncu import TIME_IS_UP, count
 
@@ -45,20 +46,21 @@ def marker() -> CounterRow:
 def test_launches_are_weighed_by_their_time_and_calls_told_apart() -> None:
     first = [row("gemm", 3000, 40, 80), row("sum", 1000, 0, 40)]
     rows = [row("before", 1.0), marker(), *first, marker(), row("gemm", 5, 10, 20)]
-    counts = matched(rows, [A1, A4], Answered([A1, A4]), "ended")
+    counts = weighed(matched(rows, [A1, A4], Answered([A1, A4]), "ended"))
     assert counts.found == {("a", 1): Counted(30.0, 70.0), ("a", 4): Counted(10.0, 20.0)} and counts.why == []
 
 
 def test_a_launch_without_a_figure_leaves_the_call_without_one() -> None:
     rows = [marker(), row("gemm", 3000, 40, 80), row("sum", 1000, None, 40)]
-    assert matched(rows, [A1], Answered([A1]), "").found == {("a", 1): Counted(None, 70.0)}
-    assert matched([marker(), row("g", 0.0, 4, 8)], [A1], Answered([A1]), "").found == {("a", 1): Counted()}
+    assert weighed(matched(rows, [A1], Answered([A1]), "")).found == {("a", 1): Counted(None, 70.0)}
+    seen = matched([marker(), row("g", 0.0, 4, 8)], [A1], Answered([A1]), "")
+    assert weighed(seen).found == {("a", 1): Counted()}
 
 
 def test_what_was_missed_says_why_and_takes_no_others_launches() -> None:
     rows = [marker(), row("gemm", 1, 10, 20), marker(), row("half", 1, 99, 99), marker(), row("gemm", 1, 30, 40)]
     did = Answered([A1, A4, B1], [(A4, "RuntimeError: broke in the middle")])
-    counts = matched(rows, [A1, A4, B1], did, "ended")
+    counts = weighed(matched(rows, [A1, A4, B1], did, "ended"))
     assert counts.found == {("a", 1): Counted(10.0, 20.0), ("b", 1): Counted(30.0, 40.0)}
     assert counts.why == ["no counters of a at 4: RuntimeError: broke in the middle"]
 
@@ -77,8 +79,7 @@ def test_few_metrics_are_asked_for(compute: tuple[int, int], n: int) -> None:
 
 
 def test_ncu_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(kernels_counters, "_PLACES", ())
+    monkeypatch.setattr(nsight, "find_ncu", lambda: None)
     with pytest.raises(UsageError, match="--counters needs ncu"):
         find_ncu()
 

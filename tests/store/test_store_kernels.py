@@ -34,6 +34,16 @@ def write(root: Path, document: ParityDocument) -> Path:
     return store.write_parity(root, document, lambda d: f"{len(d.code)} kernels")
 
 
+def test_a_place_that_cannot_take_results_is_known_before_the_run(tmp_path: Path) -> None:
+    store.ready(tmp_path, GPU.name)
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot create"):
+        store.ready(tmp_path / "file", GPU.name)
+    (store.folder_of(tmp_path, GPU.name) / "parity.json").write_text("{")
+    with pytest.raises(SchemaError, match=r"parity\.json"):
+        store.ready(tmp_path, GPU.name)
+
+
 def test_a_gpu_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert store.folder_of(tmp_path, "NVIDIA H200") == tmp_path / "kernels" / "NVIDIA-H200"
     assert store.folder_of(tmp_path, "cpu (Triton interpreter)").name == "cpu-Triton-interpreter"

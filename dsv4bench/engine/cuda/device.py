@@ -19,6 +19,7 @@ from dsv4bench.engine.cuda.cache import cache_bytes
 from dsv4bench.engine.cuda.limits import MIN_SM
 from dsv4bench.engine.cuda.sets import NAMES, wanted
 from dsv4bench.errors import UsageError
+from dsv4bench.kernels.arguments import interpreted
 
 _MX_BYTES = 17 / 32  # a weight: a nibble, and its share of an E8M0 scale
 # What one form of the experts takes, a weight. The fallback keeps float32 scales beside the nibbles.
@@ -28,13 +29,15 @@ _CONTEXT_BYTES = 2 << 30  # CUDA context, cuBLAS workspaces, compiled kernels, f
 
 def require(config: EngineConfig) -> None:
     """Raises UsageError naming what is missing or too small."""
+    if interpreted():
+        raise UsageError("--device cuda: TRITON_INTERPRET is set, so nothing would run on the GPU", "unset it")
     sm = _architecture()
     for kernel in (*wanted(config.moe, config.attention), *wanted("optimized", "optimized")):
         if not kernel.supports(sm):
             archs = ", ".join(kernel.archs) or f"sm_{kernel.min_sm} and later"
             raise UsageError(
                 f"kernel {kernel.name} does not run on {torch.cuda.get_device_name()} (sm_{sm})",
-                f"it needs {archs}; choose --kernels fallback, or --device cpu",
+                f"it needs {archs}; use --device cpu",
             )
     free, _ = torch.cuda.mem_get_info()
     check_memory(config, free)

@@ -23,7 +23,8 @@ from dsv4bench.engine.executor import Live, Pending
 from dsv4bench.engine.sequence import Sequence
 from dsv4bench.engine.spans import Spans
 
-_WARM_PROMPTS = (3, 8, 16, 32, 64)  # beside a full chunk: kernels are compiled anew for some numbers of tokens
+# Beside a full chunk: kernels are compiled anew for some numbers of tokens (1, multiples of 16, each plan of the MoE).
+_WARM_PROMPTS = (1, 2, 3, 4, 7, 16, 17, 32, 34, 45, 48, 86, 96, 129, 144)
 
 
 class CudaExecutor:
@@ -104,9 +105,9 @@ class CudaExecutor:
         """Computes a chunk of the prompt; with `last` it draws the request's first token."""
         block = self._chunk.next_block()
         block.views["active"][:] = 1
+        # Its own slot in every chunk: the next one pools over what this one leaves in the compressors' rings. What an
+        # early chunk draws is left in the slot, too, and overwritten by the last one before anything reads it.
         _describe(block, 0, seq, accepted=0)
-        if not last:
-            block.views["slots"][:] = self._spare_slot
         drawn = self._prefill(block, tokens)
         return _outbox(drawn, 1) if last else None
 

@@ -54,7 +54,8 @@ class CudaDecoder:
         self._outer, self._layers, self._caches = outer, layers, caches
         self._spans = spans
         self.positions = positions
-        self._most_entries = -(-positions // 64) * 16  # a multiple of 16, as are all strides of a score
+        # A multiple of 16, as are all strides of a score.
+        self._most_entries = max(16, -(-(positions // 4) // 16) * 16)
         self._most_dense = -(-positions // 128)
         self._angles = angles(positions, dims.rope_dim, dims.rope_theta, device)
         self._compress_angles = angles(positions, dims.rope_dim, dims.compress_rope_theta, device)

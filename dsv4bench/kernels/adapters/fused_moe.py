@@ -31,6 +31,8 @@ class FusedMoe:
 
         `route_scale` multiplies the result; 1.0 where top-k weights contain it already. Raises UsageError.
         """
+        if limit is None or not limit > 0:
+            raise UsageError(f"fused_moe: limit is {limit}; supported: a number above 0, infinity for no clamp")
         self._runner = GroupedMoe()
         experts = Experts(
             _packed("w13", w13), _scales("s13", s13), _packed("w2", w2), _scales("s2", s2), limit, route_scale
@@ -102,7 +104,7 @@ def _scales(name: str, t: Tensor) -> Tensor:
     t = t.detach()
     if t.dtype == torch.float32:
         bits = t.contiguous().view(torch.int32)
-        if bool(((bits & 0x807FFFFF) != 0).any()):
+        if bool(((bits & 0x807FFFFF) != 0).any()) or not bool(t.isfinite().all()):
             raise UsageError(f"fused_moe: {name} holds float32 scales that are not powers of two of at least 2**-126")
         return (bits >> 23).to(torch.uint8)
     if t.element_size() != 1:

@@ -81,7 +81,7 @@ def _run(file: Path) -> Any:
         spec.loader.exec_module(module)
     except BenchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = str(error).strip().splitlines()
         raise UsageError(
             f"--peers {file}: {type(error).__name__}: {said[0] if said else ''}", "fix the file"
@@ -94,7 +94,7 @@ def _run(file: Path) -> Any:
 def _check(file: Path, peer: object) -> None:
     if not isinstance(peer, ExternalPeer):
         raise UsageError(f"--peers {file}: PEERS holds a {type(peer).__name__}", "it must hold ExternalPeer(…) only")
-    if not peer.name or not all(c.isalnum() or c in "_.+-" for c in peer.name):
+    if not isinstance(peer.name, str) or not peer.name or not all(c.isalnum() or c in "_.+-" for c in peer.name):
         raise UsageError(f"--peers {file}: {peer.name!r} is no name", "letters, digits and _ . + -")
     if peer.component not in get_args(Component):
         raise UsageError(
@@ -103,5 +103,7 @@ def _check(file: Path, peer: object) -> None:
         )
     if not callable(peer.runner):
         raise UsageError(f"--peers {file}: the runner of {peer.name} cannot be called", "give a function")
-    if not 0 < peer.rel_fro_limit < 1:
-        raise UsageError(f"--peers {file}: rel_fro_limit {peer.rel_fro_limit} of {peer.name}", "between 0 and 1")
+    if not isinstance(peer.min_sm, int):
+        raise UsageError(f"--peers {file}: min_sm {peer.min_sm!r} of {peer.name}", "90 for sm_90")
+    if not isinstance(peer.rel_fro_limit, int | float) or not 0 < peer.rel_fro_limit < 1:
+        raise UsageError(f"--peers {file}: rel_fro_limit {peer.rel_fro_limit!r} of {peer.name}", "between 0 and 1")
