@@ -193,6 +193,32 @@ METRICS: tuple[Metric, ...] = (
     _metric("server_ttft_mean_s", "s", "lower", "the server's own TTFT histogram over the level: Δsum/Δcount"),
     _metric("server_tpot_mean_s", "s", "lower", "the server's own TPOT histogram over the level: Δsum/Δcount"),
     _metric(
+        "tensor_pipe_frac",
+        "frac",
+        "none",
+        "cycles in which the tensor pipe was active / elapsed cycles, mean over the steady window and the server's "
+        "GPUs, sampled from outside; on GA100 and GH100 packed half arithmetic (HFMA2) is among it",
+        scale="linear",
+        peers="DCGM PIPE_TENSOR_ACTIVE, nsys Tensor Active",
+    ),
+    _metric(
+        "sm_active_frac",
+        "frac",
+        "none",
+        "cycles in which an SM had a warp / elapsed cycles, mean over SMs, window and GPUs; far below 1: the host or "
+        "the launches are the limit, not a kernel",
+        scale="linear",
+        peers="DCGM SM_ACTIVE, nsys SMs Active",
+    ),
+    _metric(
+        "dram_frac",
+        "frac",
+        "none",
+        "DRAM throughput / its peak, mean over the window and GPUs",
+        scale="linear",
+        peers="DCGM DRAM_ACTIVE (close)",
+    ),
+    _metric(
         "client_lag_p99_s",
         "s",
         "lower",

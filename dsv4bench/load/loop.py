@@ -120,6 +120,10 @@ class Loop:
             if c.capture is not None:
                 self._fail(c, ErrorKind.CANCELLED, "stopped")
 
+    def live(self) -> list[Capture]:
+        """What is in flight and has a connection."""
+        return [c.capture for c in self._connections.values() if c.capture is not None]
+
     # sending
 
     def _wait_s(self, next_scan: int) -> float:

@@ -29,6 +29,7 @@ class Job(msgspec.Struct, tag=True, kw_only=True):
     timeout_s: float = 300.0
     kernel_stamps: bool = True
     reuse: bool = True  # connections; what an earlier level of the same server has shown
+    watch: bool = False  # tell of every stream while it runs (`Watched`), not only at the end
 
 
 class Go(msgspec.Struct, tag=True):
@@ -58,6 +59,23 @@ class Tick(msgspec.Struct, tag=True):
     sending: bool
 
 
+class StreamCount(msgspec.Struct, frozen=True, array_like=True):
+    """How far one live request is; `tokens` is the server's running count, None where it tells none on the way."""
+
+    index: int
+    chunks: int
+    tokens: int | None = None
+
+
+class Watched(msgspec.Struct, tag=True):
+    """Every live request of this worker, some twenty times a second, and what has ended so far."""
+
+    at_ns: int  # monotonic
+    streams: list[StreamCount]
+    done: int
+    failed: int
+
+
 class Finished(msgspec.Struct, tag=True, kw_only=True):
     """The level's records of this worker. Times are relative to `start_ns` (monotonic)."""
 
@@ -83,7 +101,7 @@ class Failed(msgspec.Struct, tag=True):
     hint: str = ""
 
 
-Message = Job | Go | Stop | Ready | Tick | Finished | Failed
+Message = Job | Go | Stop | Ready | Tick | Watched | Finished | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

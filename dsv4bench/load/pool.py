@@ -44,12 +44,14 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 300.0
     kernel_stamps: bool = True
     reuse: bool = True
+    watch: bool = False  # for `hold`
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a level brought: records by index, times from the earliest worker's start."""
 
     records: list[RequestRecord]
+    start_ns: int  # the earliest worker's start, on this host's monotonic clock
     start_epoch_s: float
     timestamps: str
     lag_ns: array.array[int]
@@ -75,22 +77,32 @@ def worker_count(slots: int) -> int:
 
 def run_level(level: Level, on_tick: TickCallback | None = None) -> Outcome:
     """Run one level to its end. Raises MeasuredBad when nothing takes a connection or a worker is lost."""
-    n = worker_count(level.slots)
-    workers: list[_Worker] = []
+    workers: list[WorkerProcess] = []
     try:
-        for i in range(n):
-            workers.append(_Worker(_share(level, i, n)))
-        _ready(workers, level)
-        for w in workers:
-            w.tell(Go())
+        start_workers(level, workers)
         interrupted = _wait(workers, on_tick)
     finally:
         for w in workers:
             w.end()
-    return _merge([w.finished for w in workers if w.finished is not None], interrupted)
+    return merged([w.finished for w in workers if w.finished is not None], interrupted)
 
 
-class _Worker:
+def start_workers(level: Level, workers: list[WorkerProcess]) -> None:
+    """Start the level's workers together, each in `workers` as soon as it exists: the caller ends them.
+
+    Raises MeasuredBad when nothing takes a connection, UsageError when the host cannot be found.
+    """
+    n = worker_count(level.slots)
+    for i in range(n):
+        workers.append(WorkerProcess(_share(level, i, n)))
+    _ready(workers, level)
+    for w in workers:
+        w.tell(Go())
+
+
+class WorkerProcess:
+    """One worker: what it was told, and what it has said so far."""
+
     def __init__(self, job: Job) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dsv4bench.load.worker"],
@@ -156,10 +168,11 @@ def _share(level: Level, i: int, n: int) -> Job:
         timeout_s=level.timeout_s,
         kernel_stamps=level.kernel_stamps,
         reuse=level.reuse,
+        watch=level.watch,
     )
 
 
-def _ready(workers: list[_Worker], level: Level) -> None:
+def _ready(workers: list[WorkerProcess], level: Level) -> None:
     connected, why = 0, ""
     for w in workers:
         message = w.hear()
@@ -173,7 +186,7 @@ def _ready(workers: list[_Worker], level: Level) -> None:
         raise MeasuredBad(f"{level.host}:{level.port} takes no connection: {why}", hint)
 
 
-def _wait(workers: list[_Worker], on_tick: TickCallback | None) -> bool:
+def _wait(workers: list[WorkerProcess], on_tick: TickCallback | None) -> bool:
     """Until all have finished; True when the user interrupted."""
     selector = selectors.DefaultSelector()
     for w in workers:
@@ -222,7 +235,7 @@ class _Interrupts:
             raise KeyboardInterrupt
 
 
-def _sum(workers: list[_Worker]) -> Tick:
+def _sum(workers: list[WorkerProcess]) -> Tick:
     ticks = [w.tick for w in workers]
     return Tick(
         sum(t.in_flight for t in ticks),
@@ -233,7 +246,8 @@ def _sum(workers: list[_Worker]) -> Tick:
     )
 
 
-def _merge(parts: list[Finished], interrupted: bool) -> Outcome:
+def merged(parts: list[Finished], interrupted: bool) -> Outcome:
+    """What all workers brought, on the clock of the earliest."""
     first = min(p.start_ns for p in parts)
     records, lag = [], array.array("q")
     for p in parts:
@@ -242,6 +256,7 @@ def _merge(parts: list[Finished], interrupted: bool) -> Outcome:
     kernel = all(p.timestamps == "kernel" for p in parts)
     return Outcome(
         records=sorted(records, key=lambda r: r.index),
+        start_ns=first,
         start_epoch_s=min(p.start_epoch_s for p in parts),
         timestamps="kernel" if kernel else "user",
         lag_ns=lag,

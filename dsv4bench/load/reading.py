@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dsv4bench.load.events import Choice, Event, decode_event, error_text, storable, text_kinds
-from dsv4bench.load.http1 import FramingError, Response
-from dsv4bench.load.sse import SseParser
+from dsv4bench.load.events import decode_event, error_text, storable
+from dsv4bench.load.http1 import Response
+from dsv4bench.load.stream import ERROR_TEXT_CHARS, Stream, StreamReader
 from dsv4bench.records.request import ErrorKind, RequestRecord, TokenSource
 
-ERROR_TEXT_CHARS = 300
 FAILED_FINISH = ("error", "abort")
 
 
@@ -62,115 +61,21 @@ class Capture:
 StampOf = Callable[[Read], int]
 
 
-class _Stream:
-    """The state of one stream while its events are read in order."""
-
-    def __init__(self) -> None:
-        self.t_headers: int | None = None
-        self.t_first_chunk: int | None = None
-        self.t_first: int | None = None
-        self.t_first_content: int | None = None
-        self.t_done: int | None = None
-        self.chunk_ns: list[int] = []
-        self.totals: list[int | None] = []  # running token count at each chunk
-        self.sent_ns: list[int] = []
-        self.completion: int | None = None
-        self.prompt: int | None = None
-        self.cached: int | None = None
-        self.finish: str | None = None
-        self.error: str | None = None
-        self.done = False
-        self.whole_reply = False
-        self.events = 0
-
-    def event(self, t: int, name: bytes, data: bytes) -> None:
-        if data.strip() == b"[DONE]":
-            self.done, self.t_done = True, t
-            return
-        event = decode_event(data)
-        if event is None:
-            if name == b"error":
-                self.error = self.error or data[:ERROR_TEXT_CHARS].decode(errors="replace")
-            return
-        self.events += 1
-        message = error_text(event)
-        if message is not None:
-            self.error = self.error or message[:ERROR_TEXT_CHARS]
-        total = self._count(event)
-        if event.choices:
-            if self.t_first_chunk is None:
-                self.t_first_chunk = t
-            chunks = len(self.chunk_ns)
-            self._choices(t, event.choices, total)
-            if event.ts is not None and len(self.chunk_ns) > chunks:
-                self.sent_ns.append(event.ts)
-
-    def _count(self, event: Event) -> int | None:
-        """The running count of generated tokens that this very event carries, if any."""
-        usage, total = event.usage, None
-        if usage is not None:
-            if usage.completion_tokens is not None:
-                self.completion = total = usage.completion_tokens
-            if usage.prompt_tokens is not None:
-                self.prompt = usage.prompt_tokens
-            if usage.prompt_tokens_details is not None:
-                self.cached = usage.prompt_tokens_details.cached_tokens
-        elif event.timings is not None and event.timings.predicted_n is not None:
-            self.completion = total = event.timings.predicted_n
-        return total
-
-    def _choices(self, t: int, choices: list[Choice], total: int | None) -> None:
-        text = content = False
-        for choice in choices:
-            visible, reasoning = text_kinds(choice)
-            text |= visible or reasoning
-            content |= visible
-            if choice.message is not None:
-                self.whole_reply = True
-            if choice.finish_reason:  # some gateways send "" until there is one
-                self.finish = storable(choice.finish_reason)
-        if text and self.t_first is None:
-            self.t_first = t
-        if content and self.t_first_content is None:
-            self.t_first_content = t
-        # a token may have no visible text yet (half a UTF-8 character): it counts once text has begun, when the
-        # server counts as it goes; a first count in the last chunk is the sum, and brings no token
-        last = self.totals[-1] if self.totals else None
-        if text or (total is not None and last is not None and total > last):
-            self.chunk_ns.append(t)
-            self.totals.append(total)
-
-
 def read_record(capture: Capture, stamp: StampOf, origin_ns: int) -> RequestRecord:
     """The record of one captured request; times become relative to `origin_ns`."""
-    stream, response, framing = _Stream(), Response(), None
-    parser, body, merged = SseParser(), [], 0
+    reader = StreamReader()
     for read in capture.reads:
-        t = stamp(read) - origin_ns
-        parts: list[bytes] = []
-        try:
-            response.feed(read.data, parts)
-        except FramingError as e:
-            framing = str(e)
-            break
-        if stream.t_headers is None and response.status is not None:
-            stream.t_headers = t
-        before = len(stream.chunk_ns)
-        for part in parts:
-            body.append(part)
-            for name, data in parser.feed(part):
-                stream.event(t, name, data)
-        merged += len(stream.chunk_ns) - before > 1
-    t_last_read = stamp(capture.reads[-1]) - origin_ns if capture.reads else None
-    if t_last_read is not None:
-        for name, data in parser.flush():
-            stream.event(t_last_read, name, data)
-    error, text = _verdict(capture, stream, response, framing, b"".join(body) if not stream.chunk_ns else b"")
-    return _record(capture, stream, response, origin_ns, error, text, merged)
+        reader.read(stamp(read) - origin_ns, read.data)
+    if capture.reads:
+        reader.end(stamp(capture.reads[-1]) - origin_ns)
+    stream, response = reader.stream, reader.response
+    body = b"".join(reader.body) if not stream.chunk_ns else b""
+    error, text = _verdict(capture, stream, response, reader.framing, body)
+    return _record(capture, stream, response, origin_ns, error, text, reader.merged)
 
 
 def _verdict(
-    capture: Capture, stream: _Stream, response: Response, framing: str | None, body: bytes
+    capture: Capture, stream: Stream, response: Response, framing: str | None, body: bytes
 ) -> tuple[str | None, str | None]:
     """(error, its text); (None, None) for a request that completed."""
     status = response.status
@@ -223,7 +128,7 @@ def _body_message(body: bytes) -> str:
 
 def _record(
     capture: Capture,
-    stream: _Stream,
+    stream: Stream,
     response: Response,
     origin_ns: int,
     error: str | None,

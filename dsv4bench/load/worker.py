@@ -15,8 +15,20 @@ import time
 
 from dsv4bench.load.clock import STEP_NS, kernel_stamps_available, realtime_offset_ns
 from dsv4bench.load.loop import Loop
-from dsv4bench.load.messages import Failed, Finished, Go, Job, Ready, Stop, Tick, read_message, write_message
+from dsv4bench.load.messages import (
+    Failed,
+    Finished,
+    Go,
+    Job,
+    Ready,
+    Stop,
+    Tick,
+    Watched,
+    read_message,
+    write_message,
+)
 from dsv4bench.load.reading import Read, read_record
+from dsv4bench.load.watch import Watch
 from dsv4bench.records.request import RequestRecord
 
 TICK_NS = 250_000_000
@@ -41,8 +53,13 @@ def main() -> None:
             if message.cancel:
                 loop.cancel()
 
+    watch = Watch()
+
     def tick(loop: Loop) -> None:
         nonlocal last_tick
+        if loop.job.watch:  # at every scan
+            write_message(stdout, Watched(time.monotonic_ns(), watch.look(loop.live()), loop.done, loop.failed))
+            return
         now = time.monotonic_ns()
         if now - last_tick >= TICK_NS:
             last_tick = now

@@ -13,6 +13,7 @@ import msgspec
 
 from dsv4bench.records.cell import ErrorNote
 from dsv4bench.records.codec import Document
+from dsv4bench.records.device import DeviceActivity
 
 RunsOn = Literal["tensor", "cuda", "unknown"]
 UnitEvidence = Literal["counter", "sass", "rule", "none"]
@@ -190,6 +191,53 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
     new_share_frac: float | None = None
 
 
+class LiveLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """Which implementations really ran, by the names of the kernels: the largest first, those with a tenth or more.
+
+    Empty: no kernel of that component, or none whose name tells.
+    """
+
+    label: str | None = None
+    moe: list[str] = msgspec.field(default_factory=list)
+    attention: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """`moe marlin, attention fallback-mh`."""
+        parts = (("moe", self.moe), ("attention", self.attention))
+        return ", ".join(f"{name} {'+'.join(found) if found else 'unknown'}" for name, found in parts)
+
+
+class CaptureNote(msgspec.Struct, frozen=True, kw_only=True):
+    """How one label was captured from a running server, and what recording did to it.
+
+    TPOT `without` is of a run of its own under the same load, not profiled; `with` of the recorded window. Both are
+    means over the held requests, as the client saw them. A step is TPOT times the tokens a step.
+    """
+
+    label: str
+    method: str  # torch | nsys | pm
+    concurrency: int
+    role: str | None = None
+    isl: int | None = None
+    steps_asked: int
+    steps_seen: int | None = None
+    window_s: float | None = None
+    tokens_a_step: float | None = None  # 1 without speculation
+    tpot_without_s: float | None = None
+    tpot_with_s: float | None = None
+    inflation_ratio: float | None = None  # with over without
+    output_tok_s: float | None = None  # without: concurrency / TPOT
+    trace_step_s: float | None = None
+    step_difference_frac: float | None = None  # the trace's step over the step without, less 1
+    replaced: int = 0  # requests that ended inside the window
+    running: float | None = None  # by the server's gauge, as the window closed
+    activity: DeviceActivity | None = None  # of the GPUs over the window, where they were sampled
+    files: list[str] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
 class BreakdownDocument(Document, frozen=True, kw_only=True):
     """What `profile --json` prints; kernels.json keeps one a coordinate."""
 
@@ -202,6 +250,8 @@ class BreakdownDocument(Document, frozen=True, kw_only=True):
     steps: Steps | None = None
     steps_by_label: list[Steps] = msgspec.field(default_factory=list)
     shifts: list[Shift] = msgspec.field(default_factory=list)
+    live: list[LiveLabel] = msgspec.field(default_factory=list)  # one a label
+    captures: list[CaptureNote] = msgspec.field(default_factory=list)  # of a running server; none for given files
     plan: list[PlanStep] = msgspec.field(default_factory=list)
     plans: list[Plan] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from dsv4bench.records.codec import Document
+from dsv4bench.records.device import DeviceActivity
 from dsv4bench.records.request import TokenSource
 
 
@@ -122,6 +123,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     gpu_sm_clock_mean_mhz: float | None = None
     gpu_power_mean_w: float | None = None
     gpu_throttle: list[str] = msgspec.field(default_factory=list)
+
+    # the GPUs' counters over the steady window, sampled from outside (--tensor-pipe); of elapsed cycles
+    tensor_pipe_frac: float | None = None
+    sm_active_frac: float | None = None
+    dram_frac: float | None = None
+    device: DeviceActivity | None = None  # metrics by name, method, percentiles, dropped samples
     why_null: dict[str, str] = msgspec.field(default_factory=dict)
 
     # of cells that were published or imported rather than measured here

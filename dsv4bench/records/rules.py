@@ -37,6 +37,7 @@ class ComponentRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     regex: str | None = None
     without: list[str] = msgspec.field(default_factory=list)  # and none of these
     tail: bool = False  # an elementwise kernel that may belong to its neighbour's component
+    live: str = ""  # the implementation that this kernel proves to run (marlin, fallback-mh), where it does
     note: str = ""
 
 

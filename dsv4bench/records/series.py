@@ -40,6 +40,9 @@ class GpuSeries(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: list[float | None]
     util_frac: list[float | None]
     throttle: list[str] = msgspec.field(default_factory=list)
+    tensor_pipe_frac: list[float | None] = msgspec.field(default_factory=list)  # empty without --tensor-pipe
+    sm_active_frac: list[float | None] = msgspec.field(default_factory=list)
+    dram_frac: list[float | None] = msgspec.field(default_factory=list)
 
 
 class TelemetrySeries(msgspec.Struct, frozen=True, kw_only=True):

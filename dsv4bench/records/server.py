@@ -17,6 +17,13 @@ class Engine(StrEnum):
     GENERIC = "generic"
 
 
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A server behind a front end, as the front end names it."""
+
+    url: str | None = None
+    role: str | None = None  # decode | prefill; None: it does both, or its front end does not say
+
+
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What detection found. A field the server does not tell is None; `missing` says which and why."""
 
@@ -34,6 +41,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     args: dict[str, Any] | None = None  # as the server reports them, redacted
     missing: dict[str, str] = msgspec.field(default_factory=dict)  # what -> why
     notes: list[str] = msgspec.field(default_factory=list)  # a router, one of several models, …
+    front_end: str | None = None  # what it is in front of; its gauges and profiles are the workers'
+    workers: list[Worker] = msgspec.field(default_factory=list)  # behind it, as far as it tells
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +71,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One NVML reading of one GPU on this host."""
+    """One NVML reading of one GPU on this host, or means of its counters over the time since the one before."""
 
     index: int
     sm_clock_mhz: int | None = None
@@ -72,6 +81,9 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
     util_frac: float | None = None
     memory_used_bytes: int | None = None
     throttle: list[str] = msgspec.field(default_factory=list)
+    tensor_pipe_frac: float | None = None  # of elapsed cycles, as are the next two; with --tensor-pipe
+    sm_active_frac: float | None = None
+    dram_frac: float | None = None
 
 
 class TelemetrySample(msgspec.Struct, frozen=True, kw_only=True):

@@ -198,7 +198,8 @@ class Disassembly:
 class DeviceSamples:
     """A device's counters over time (nsys GPU_METRICS, PM sampling, GPM): percent of peak, its quantum named.
 
-    `metrics[name]` has one value a `time_ns`; NaN where that sample lacks it.
+    `metrics[name]` has one value a `time_ns`; NaN where that sample lacks it. With `span_ns`, sample i covers the
+    `span_ns[i]` before `time_ns[i]`, and what no sample covers was not measured.
     """
 
     file: str
@@ -207,6 +208,7 @@ class DeviceSamples:
     metrics: dict[str, npt.NDArray[np.float64]]
     quantum_frac: float | None = None  # the smallest step of a value: 0.01 for integer percents
     label: str | None = None
+    span_ns: Ints | None = None
 
 
 Evidence = KernelTrace | KernelTable | KernelCounters | DeviceSamples

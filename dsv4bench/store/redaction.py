@@ -43,6 +43,7 @@ def clean_cell(cell: Cell) -> Cell:
         invalid_why=redact(cell.invalid_why),
         notes=[redact(note) for note in cell.notes],
         why_null={field: redact(why) for field, why in cell.why_null.items()},
+        device=cell.device and msgspec.structs.replace(cell.device, notes=redact(cell.device.notes)),
     )
 
 

@@ -94,6 +94,10 @@ def _gpu(index: int, buckets: Sequence[Bucket]) -> GpuSeries:
     def column(pick: Callable[[GpuSample], float | None]) -> list[float | None]:
         return [_join([pick(g) for g in r], fmean) for r in readings]
 
+    def counted(pick: Callable[[GpuSample], float | None]) -> list[float | None]:
+        found = column(pick)
+        return found if any(v is not None for v in found) else []
+
     return GpuSeries(
         index=index,
         sm_clock_mhz=column(lambda g: g.sm_clock_mhz),
@@ -101,6 +105,9 @@ def _gpu(index: int, buckets: Sequence[Bucket]) -> GpuSeries:
         temperature_c=column(lambda g: g.temperature_c),
         util_frac=column(lambda g: g.util_frac),
         throttle=sorted({reason for r in readings for g in r for reason in g.throttle}),
+        tensor_pipe_frac=counted(lambda g: g.tensor_pipe_frac),
+        sm_active_frac=counted(lambda g: g.sm_active_frac),
+        dram_frac=counted(lambda g: g.dram_frac),
     )
 
 

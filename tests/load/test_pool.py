@@ -117,7 +117,7 @@ def test_every_time_of_a_later_worker_moves_by_as_much_as_it_started_later() -> 
     full = RequestRecord(index=1, chunk_ns=[70, 75], sent_ns=[3, 4], **times)
     bare = RequestRecord(index=0, t_send_ns=5, t_end_ns=6)
     earlier, later = (finished(start_ns, [r]) for start_ns, r in ((1_000, bare), (1_500, full)))
-    outcome = pool._merge([later, earlier], interrupted=False)
+    outcome = pool.merged([later, earlier], interrupted=False)
     assert outcome.records[0] == bare
     moved: dict[str, Any] = {name: t + 500 for name, t in times.items()}
     assert outcome.records[1] == RequestRecord(index=1, chunk_ns=[570, 575], sent_ns=[503, 504], **moved)
@@ -128,7 +128,7 @@ def test_every_time_of_a_later_worker_moves_by_as_much_as_it_started_later() -> 
 
 @pytest.mark.parametrize(("one", "other", "both"), [("kernel", "kernel", "kernel"), ("kernel", "user", "user")])
 def test_stamps_are_the_kernel_s_only_when_all_are(one: str, other: str, both: str) -> None:
-    outcome = pool._merge([finished(1, [], one), finished(2, [], other)], interrupted=True)
+    outcome = pool.merged([finished(1, [], one), finished(2, [], other)], interrupted=True)
     assert (outcome.timestamps, outcome.interrupted, outcome.n_workers) == (both, True, 2)
 
 
