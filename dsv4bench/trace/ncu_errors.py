@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsv4bench.errors import Unanswerable
+from dsv4bench.host.profiling import REMEDY
 
-_PERMISSION = (
-    "GPU counters are for administrators here: run ncu as root, give the container CAP_SYS_ADMIN, or load the nvidia "
-    "module with NVreg_RestrictProfilingToAdminUsers=0"
-)
+_PERMISSION = f"GPU counters are for administrators here: {REMEDY}"
 _NO_KERNEL = "check the -k filter and the launch counts, and add --target-processes all --graph-profiling node"
 
 # (fragment of the line, remedy); the first that is found in any line wins, so the cause stands before its consequence

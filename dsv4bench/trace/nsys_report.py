@@ -1,4 +1,4 @@
-"""A `.nsys-rep`: only nsys can read it, so the `nsys` on the PATH exports it into a temporary folder.
+"""A `.nsys-rep`: only nsys can read it, so the nsys of this machine exports it into a temporary folder.
 
 The export is read and thrown away; nothing is written beside the report, and an export that lies there already is not
 used, for it may be of another capture. nsys' own words are shown in one line, without what marks itself as a secret.
@@ -7,20 +7,19 @@ used, for it may be of another capture. nsys' own words are shown in one line, w
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 from dsv4bench.errors import Unanswerable, UsageError
+from dsv4bench.host.nsight import LIBRARIES_REMEDY, find_nsys, importer_lacks, missing_library
 from dsv4bench.host.process import die_with_parent, kill_group
 from dsv4bench.host.redact import redact_text
 from dsv4bench.records.trace import KernelTrace
 from dsv4bench.trace.nsys import read_nsys_sqlite
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-_LIBRARY = re.compile(r"(lib(?:dw|elf)[\w.]*): cannot open shared object file")
 _NEWER = re.compile(r"(?i)newer version|unsupported (?:report|file) version|version .{0,60}is not supported")
 _TAIL_BYTES = 65536
 _LINE = 200
@@ -34,19 +33,21 @@ def read_nsys_report(path: Path, label: str | None = None, timeout_s: float = 60
     if path.suffix == ".qdstrm":
         raise Unanswerable(
             f"{path} is a raw stream: nsys could not make a report of it when it was recorded",
-            "install libdw1 and libelf1, which its importer needs, and record again",
+            f"its importer lacked a library: {LIBRARIES_REMEDY}; and record again",
         )
-    nsys = shutil.which("nsys")
-    if nsys is None:
+    found = find_nsys()
+    if found is None:
         raise Unanswerable(
-            f"{path} needs nsys, and no nsys is on the PATH", f"install nsight-systems-cli, or {_ELSEWHERE}"
+            f"{path} needs nsys, and no nsys is on the PATH or where NVIDIA installs it",
+            f"install nsight-systems-cli, or {_ELSEWHERE}",
         )
+    nsys = found.path
     with tempfile.TemporaryDirectory(prefix="dsv4bench-") as folder:
         export = Path(folder) / "export.sqlite"
         output = Path(folder) / "output.txt"
         code = _run(nsys, path, export, output, timeout_s)
         if code != 0 or not export.is_file() or export.stat().st_size == 0:
-            raise _failure(path, code, _tail(output))
+            raise _failure(nsys, path, code, _tail(output))
         return read_nsys_sqlite(export, label, shown=str(path))
 
 
@@ -79,16 +80,15 @@ def _run(nsys: str, report: Path, export: Path, output: Path, timeout_s: float) 
             child.wait()
 
 
-def _failure(report: Path, code: int, said: str) -> Unanswerable:
-    library = _LIBRARY.search(said)
+def _failure(nsys: str, report: Path, code: int, said: str) -> Unanswerable:
+    library = missing_library(said) or importer_lacks(nsys)
     if library:
         return Unanswerable(
-            f"{report}: nsys cannot import it without {library.group(1)}",
-            f"install libdw1 and libelf1 (apt-get install libdw1 libelf1), or {_ELSEWHERE}",
+            f"{report}: nsys cannot import it without {library}", f"{LIBRARIES_REMEDY}, or {_ELSEWHERE}"
         )
     if _NEWER.search(said):
         return Unanswerable(
-            f"{report} was recorded by an nsys newer than the one on the PATH",
+            f"{report} was recorded by an nsys newer than {nsys}",
             f"install that version, or {_ELSEWHERE}",
         )
     lines = [line.strip() for line in said.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""A `.nsys-rep` through an `nsys` on the PATH: a script here, which says and does what the real one was seen to."""
+"""A `.nsys-rep` through the `nsys` that is found: a script here, which says and does what the real one does."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_raw_stream_has_its_own_remedy(tmp_path: Path) -> None:
 
 def test_a_report_newer_than_nsys(report: Path, nsys: Path) -> None:
     script(nsys, 'echo "The report was created by a newer version of Nsight Systems"\nexit 1')
-    assert "newer than the one on the PATH" in refusal(report).message
+    assert f"newer than {nsys}" in refusal(report).message
 
 
 def test_other_failures_show_the_last_line_without_secrets(report: Path, nsys: Path) -> None:
