@@ -13,9 +13,14 @@ import numpy as np
 
 from dsv4bench.records.trace import DeviceSamples
 
-TENSOR = ("Tensor Active", "sm__pipe_tensor_cycles_active", "ANY_TENSOR")
-SMS = ("SMs Active", "sm__cycles_active", "SM_UTIL")
-DRAM = ("dram__throughput", "DRAM_BW_UTIL")
+_TRIAGE = "TPC.TriageCompute."  # the prefix of some PM samplings' metrics
+TENSOR = (
+    *("Tensor Active", "ANY_TENSOR"),
+    *("sm__pipe_tensor_cycles_active", f"{_TRIAGE}sm__pipe_tensor_cycles_active"),
+)
+MMA = ("sm__pipe_tensor_type_hmma_", "sm__pipe_tensor_op_hmma_type_hmma_")  # without HFMA2, where the chip tells it
+SMS = ("SMs Active", "sm__cycles_active", f"{_TRIAGE}sm__cycles_active", "SM_UTIL")
+DRAM = ("dram__throughput", "dramc__throughput", "DRAM_BW_UTIL")
 DRAM_PARTS = ("DRAM Read Bandwidth", "DRAM Write Bandwidth")
 
 

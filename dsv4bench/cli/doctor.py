@@ -8,7 +8,7 @@ import typer
 def doctor(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Check this machine: receive stamps, open files, GPU telemetry, optional packages."""
+    """Check this machine: client, clocks, disk, GPU, profilers, counters' permission, optional packages."""
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.doctor import examine
 

@@ -55,6 +55,9 @@ def sweep(
     out: str = typer.Option("results", help="The results folder."),
     resume: bool = typer.Option(False, help="Go on with the newest unfinished sweep of this name and plan."),
     dry_run: bool = typer.Option(False, help="Probe, estimate the time, and stop."),
+    tensor_pipe: bool = typer.Option(
+        False, "--tensor-pipe", help="Sample the GPUs' tensor pipe, SMs and DRAM from outside (on the server's host)."
+    ),
     demo: bool = typer.Option(False, help="Measure the embedded server (random weights, CPU); it is started for it."),
     demo_kernels: str = typer.Option("fallback", help="Kernels of the embedded server: fallback or optimized."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
@@ -95,6 +98,7 @@ def sweep(
         "resume": resume,
         "dry_run": dry_run,
         "ignore_eos": ignore_eos,
+        "tensor_pipe": tensor_pipe,
         "command": sys.argv[1:],
     }
     result = SweepResult([], None, None, None, [])

@@ -37,6 +37,14 @@ def machine() -> Machine:
     )
 
 
+def clock_source(path: str = "/sys/devices/system/clocksource/clocksource0/current_clocksource") -> str | None:
+    """What the kernel tells the time by (`tsc`); None where it does not say."""
+    try:
+        return Path(path).read_text().strip() or None
+    except OSError:
+        return None
+
+
 def _gpus() -> tuple[list[GpuInfo], str | None, str | None]:
     found = nvml.describe()
     if not isinstance(found, str):

@@ -55,6 +55,22 @@ class GpuReader:
         """Names and limits of the GPUs, and the driver's version."""
         return [self._describe_one(h) for h in self._handles], _text(self._ask("nvmlSystemGetDriverVersion"))
 
+    @property
+    def count(self) -> int:
+        return len(self._handles)
+
+    def compute_processes(self, index: int) -> int:
+        """How many processes compute on it; 0 also where NVML does not tell."""
+        return len(self._ask("nvmlDeviceGetComputeRunningProcesses", self._handles[index]) or [])
+
+    def cuda_version(self) -> str | None:
+        found = self._ask("nvmlSystemGetCudaDriverVersion_v2")
+        return None if found is None else f"{found // 1000}.{found % 1000 // 10}"
+
+    def compute_capability(self, index: int) -> tuple[int, int] | None:
+        found = self._ask("nvmlDeviceGetCudaComputeCapability", self._handles[index])
+        return None if found is None else (int(found[0]), int(found[1]))
+
     def _sample_one(self, index: int, handle: Any) -> GpuSample:
         load = self._ask("nvmlDeviceGetUtilizationRates", handle)
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -137,3 +153,31 @@ def _throttle_words(bits: int) -> list[str]:
 def _text(value: Any) -> str | None:
     """Old bindings give bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def gpus_in_use() -> tuple[list[int], list[int]] | str:
+    """Indices of the GPUs that hold a compute process, and of all; or why they are not known."""
+    reader = open_reader()
+    if isinstance(reader, str):
+        return reader
+    with reader:
+        every = list(range(reader.count))
+        return ([i for i in every if reader.compute_processes(i)], every) if every else "NVML sees no GPU"
+
+
+def compute_capability(index: int) -> tuple[int, int] | None:
+    """(9, 0) for an H200; None where NVML does not tell."""
+    reader = open_reader()
+    if isinstance(reader, str):
+        return None
+    with reader:
+        return reader.compute_capability(index) if index < reader.count else None
+
+
+def cuda_version() -> str | None:
+    """The newest CUDA that the driver supports, "13.0"; None where NVML does not answer."""
+    reader = open_reader()
+    if isinstance(reader, str):
+        return None
+    with reader:
+        return reader.cuda_version()

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.request import TokenSource
+from dsv4bench.report import activity
 
 VERDICT_REPEATS = 5
 DASH = "–"
@@ -48,6 +49,7 @@ def notes(cells: Sequence[Cell]) -> list[str]:
                 kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(c.errors.items()))
                 found.append(f"{where}failed: {kinds}" + (f" ({c.error_example})" if c.error_example else ""))
             found += [note for note in c.notes if note not in found]
+        found += [note for note in activity.level_notes(group) if note not in found]
         if found:
             lines.append(f"{_level(group[0], cells)}: {'; '.join(found)}")
     return lines
@@ -62,6 +64,7 @@ def footer(cells: Sequence[Cell], path: str | None) -> list[str]:
     lag = f"; client lag p99 at most {1e3 * max(lags):.2f} ms" if lags else ""
     sources = sorted({str(c.token_source) for c in cells if c.token_source is not TokenSource.NONE})
     lines = [f"{stamps} receive stamps{lag}; tokens from {' and '.join(sources) or 'nothing'}"]
+    lines += activity.lines(cells, lambda c: _level(c, cells))
     repeats = max(c.repeat for c in cells) + 1
     if repeats < VERDICT_REPEATS:
         lines.append(f"repeats: {repeats}; a verdict in compare needs --repeat {VERDICT_REPEATS} or more")
@@ -96,6 +99,8 @@ def _columns(cells: Sequence[Cell]) -> list[Column]:
         ("\np99", _ms(lambda c: c.tpot_p99_s)),
         ("achieved\nbatch", _number(lambda c: c.achieved_batch)),
     ]
+    if any(c.device is not None for c in cells):
+        columns += [(head, _percent(pick)) for head, pick in activity.picks()]
     if any(c.accept_length is not None for c in cells):
         columns.append(("accept\nlength", _number(lambda c: c.accept_length, "{:.2f}")))
     if any(c.slo_frac is not None for c in cells):
@@ -140,6 +145,10 @@ def _number(pick: Pick, form: str = "{:.1f}") -> Callable[[Sequence[Cell]], str]
         return form.format(statistics.median(values)) if values else DASH
 
     return show
+
+
+def _percent(pick: Pick) -> Callable[[Sequence[Cell]], str]:
+    return lambda group: activity.percent(_values(group, pick))
 
 
 def _ms(pick: Pick) -> Callable[[Sequence[Cell]], str]:

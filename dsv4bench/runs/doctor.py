@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import tempfile
+from pathlib import Path
 
-import msgspec
-
-from dsv4bench.host.machine import machine
-from dsv4bench.host.nvml import available
+from dsv4bench.host.machine import clock_source, machine
 from dsv4bench.host.process import raise_file_limit
 from dsv4bench.load.clock import kernel_stamps_available
-from dsv4bench.load.pool import worker_count
+from dsv4bench.load.pool import STREAMS_A_WORKER, worker_count
+from dsv4bench.records.experiment import Machine
+from dsv4bench.runs.doctor_finding import Finding
+from dsv4bench.runs.doctor_gpu import examine_gpu
 
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing: whether it is there, what was found, and what brings it when it is missing."""
-
-    what: str
-    ok: bool
-    found: str
-    remedy: str = ""
+LARGE_C = 1024
+SPARE_FILES = 64
+LEAST_FREE_BYTES = 2 << 30  # a trace of a minute can be that large
+QUICK_CLOCKS = frozenset({"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"})
+PACKAGES = (
+    ("torch", "serve", "the embedded server"),
+    ("starlette", "serve", "the embedded server"),
+    ("triton", "kernels", "the bundled kernels"),
+)
 
 
 def examine() -> list[Finding]:
+    """Everything, in the order of a report: the client, the GPU, the profilers, the optional packages."""
     m = machine()
-    stamps = kernel_stamps_available()
-    files = raise_file_limit()
-    why_no_nvml = available()
-    found = [
-        Finding(what="cores", ok=m.cores > 1, found=f"{m.cores} ({m.cpu})"),
+    return [*_client(m), *examine_gpu(m), *(_package(*one) for one in PACKAGES)]
+
+
+def _client(m: Machine) -> list[Finding]:
+    stamps, files = kernel_stamps_available(), raise_file_limit()
+    in_flight, workers = max(files - SPARE_FILES, 0), worker_count(LARGE_C)
+    streams = -(-LARGE_C // workers)
+    return [
+        Finding(
+            what="cores",
+            ok=m.cores > 1,
+            found=f"{m.cores} ({m.cpu})",
+            remedy="" if m.cores > 1 else "give the client a core of its own: one core serves and measures in turns",
+        ),
+        _clock(),
         Finding(
             what="kernel receive stamps",
             ok=stamps,
@@ -36,28 +51,62 @@ def examine() -> list[Finding]:
             remedy="" if stamps else "run the client on Linux",
         ),
         Finding(
-            what="open files", ok=files >= 1088, found=f"{files}: at most {max(files - 64, 0)} requests in flight"
+            what="open files",
+            ok=in_flight >= LARGE_C,
+            found=f"{files}: at most {in_flight} requests in flight",
+            remedy="" if in_flight >= LARGE_C else f"ulimit -Hn {LARGE_C + SPARE_FILES} (as root)",
         ),
-        Finding(what="load workers at C=1024", ok=True, found=str(worker_count(1024))),
         Finding(
-            what="GPU telemetry (NVML)",
-            ok=why_no_nvml is None,
-            found="yes" if why_no_nvml is None else why_no_nvml,
-            remedy="" if why_no_nvml is None else "on a GPU host: pip install 'dsv4bench[gpu]'",
+            what="client capacity",
+            ok=streams <= STREAMS_A_WORKER,
+            found=f"C={LARGE_C} is {streams} streams for each of {workers} load workers, {STREAMS_A_WORKER} are easy",
+            remedy=""
+            if streams <= STREAMS_A_WORKER
+            else "more cores; `dsv4bench selftest` measures this client's error",
+        ),
+        *(
+            _disk(name, path)
+            for name, path in (("results", Path.cwd()), ("temporary files", Path(tempfile.gettempdir())))
         ),
     ]
-    for package, extra, use in (
-        ("torch", "serve", "the embedded server"),
-        ("starlette", "serve", "the embedded server"),
-        ("triton", "kernels", "the bundled kernels"),
-    ):
-        there = importlib.util.find_spec(package) is not None
-        found.append(
-            Finding(
-                what=package,
-                ok=there,
-                found=f"{'installed' if there else 'not installed'} ({use})",
-                remedy="" if there else f"pip install 'dsv4bench[{extra}]'",
-            )
+
+
+def _clock() -> Finding:
+    source = clock_source()
+    if source is None:
+        return Finding(what="clock source", ok=True, found="not told by this system")
+    quick = source in QUICK_CLOCKS
+    return Finding(
+        what="clock source",
+        ok=quick,
+        found=source if quick else f"{source}: reading it is a system call, and slow",
+        remedy=""
+        if quick
+        else "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (as root)",
+    )
+
+
+def _disk(name: str, path: Path) -> Finding:
+    try:
+        free = shutil.disk_usage(path).free
+    except OSError as e:
+        return Finding(
+            what=f"disk for {name}", ok=False, found=f"{path}: {e}", remedy="run it in a folder that exists"
         )
-    return found
+    enough = free >= LEAST_FREE_BYTES
+    return Finding(
+        what=f"disk for {name}",
+        ok=enough,
+        found=f"{free / 2**30:.1f} GiB free in {path}",
+        remedy="" if enough else "traces can take gigabytes: free some, or set TMPDIR and --out to another disk",
+    )
+
+
+def _package(package: str, extra: str, use: str) -> Finding:
+    there = importlib.util.find_spec(package) is not None
+    return Finding(
+        what=package,
+        ok=there,
+        found=f"{'installed' if there else 'not installed'} ({use})",
+        remedy="" if there else f"pip install 'dsv4bench[{extra}]'",
+    )

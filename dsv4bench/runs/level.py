@@ -21,6 +21,7 @@ from dsv4bench.records.cell import Cell
 from dsv4bench.records.request import ErrorKind, RequestRecord
 from dsv4bench.records.server import ServerInfo, TelemetrySample
 from dsv4bench.records.workload import Plan, Workload
+from dsv4bench.runs.device_counters import LevelCounters
 from dsv4bench.runs.options import Coordinates
 from dsv4bench.runs.probe import Probed, requests_of
 from dsv4bench.runs.sending import arrivals_ns
@@ -52,6 +53,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     probed: Probed
     on_this_host: bool
     resumed: int = 0
+    counters: LevelCounters | None = None
 
 
 def warm_up(s: Setting, at: Coordinates) -> None:
@@ -67,7 +69,7 @@ def measure(s: Setting, at: Coordinates, launch: str, on_tick: TickCallback | No
     """Run the level. Raises UsageError or MeasuredBad when it cannot even start."""
     level = _level(s, at)
     started = datetime.now(UTC)
-    with Telemetry(s.probed.sender.target, s.info, at.cell, s.on_this_host) as telemetry:
+    with Telemetry(s.probed.sender.target, s.info, at.cell, s.on_this_host, s.counters) as telemetry:
         outcome = run_level(level, on_tick)
     gone = outcome.server_gone or _gone(outcome.records, s.probed.sender.target)
     outcome = msgspec.structs.replace(outcome, server_gone=gone)

@@ -49,6 +49,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
     warmup: bool = True
     temperature: float = 0.0
     ignore_eos: bool = True
+    tensor_pipe: bool = False
     command: list[str] = msgspec.field(default_factory=list)
 
     def plan(self) -> Plan:

@@ -23,6 +23,7 @@ from dsv4bench.records.experiment import Status
 from dsv4bench.records.progress import MessageCallback, Progress, ProgressCallback
 from dsv4bench.records.server import ServerInfo
 from dsv4bench.records.workload import Plan, Workload
+from dsv4bench.runs.device_counters import LevelCounters, open_for
 from dsv4bench.runs.level import Setting, measure, warm_up
 from dsv4bench.runs.options import Coordinates, SweepOptions, levels
 from dsv4bench.runs.probe import Probed, estimate_s, probe, requests_of
@@ -71,6 +72,25 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
     say(f"{info.engine} {info.version or '(version not told)'} at {info.url}, model {info.model}")
     for note in info.notes:
         say(note)
+    counters = open_for(target, say) if o.tensor_pipe and not o.dry_run else None
+    try:
+        return _run(o, plan, store, target, info, counters, on_progress, say)
+    finally:
+        if counters is not None:
+            counters.close()
+
+
+def _run(
+    o: SweepOptions,
+    plan: Plan,
+    store: Store,
+    target: Target,
+    info: ServerInfo,
+    counters: LevelCounters | None,
+    on_progress: ProgressCallback,
+    say: MessageCallback,
+) -> SweepResult:
+    """Probe, make or take up the experiment, measure."""
     seed = o.seed if o.seed is not None else secrets.randbits(31)
     probed = probe(o, target, info, seed, say)
     for note in probed.notes:
@@ -117,7 +137,13 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
             command=o.command,
         )
     setting = Setting(
-        info=info, plan=plan, workload=workload, probed=probed, on_this_host=target.on_this_host, resumed=resumed
+        info=info,
+        plan=plan,
+        workload=workload,
+        probed=probed,
+        on_this_host=target.on_this_host,
+        resumed=resumed,
+        counters=counters,
     )
     return _Sweep(setting, target, experiment, on_progress, say, list(probed.notes)).run()
 

@@ -1,6 +1,7 @@
 """Once a second during a level: the server's gauges, and on the GPUs' own host their clocks, power and throttling.
 
-Counters are read before and after the level, each time until they stand still, since servers publish them late.
+With `--tensor-pipe` the GPUs' hardware counters beside them, all the level long. The server's counters are read
+before and after the level, each time until they stand still, since servers publish them late.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import msgspec
 
 from dsv4bench.host.nvml import GpuReader, open_reader
 from dsv4bench.load.summary import mean
+from dsv4bench.records.device import DeviceActivity
 from dsv4bench.records.server import Gauges, GpuSample, ServerInfo, TelemetrySample
+from dsv4bench.runs.device_counters import LevelCounters
 from dsv4bench.server.gauges import delta
 from dsv4bench.server.scraper import GaugeScraper
 from dsv4bench.server.target import Target
@@ -37,17 +40,24 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
     gpu_sm_clock_mean_mhz: float | None = None
     gpu_power_mean_w: float | None = None
     gpu_throttle: list[str] = []
+    tensor_pipe_frac: float | None = None
+    sm_active_frac: float | None = None
+    dram_frac: float | None = None
+    device: DeviceActivity | None = None
 
 
 class Telemetry:
     """Watches one level: enter before it, leave after it, then `view()` and `samples()`."""
 
-    def __init__(self, target: Target, info: ServerInfo, cell: str, on_this_host: bool) -> None:
+    def __init__(
+        self, target: Target, info: ServerInfo, cell: str, on_this_host: bool, counters: LevelCounters | None = None
+    ) -> None:
         self._scraper = GaugeScraper(target, info)
         self._cell = cell
         reader = open_reader() if on_this_host else "another host"
         self._reader: GpuReader | None = None if isinstance(reader, str) else reader
         self._gpus: list[tuple[float, list[GpuSample]]] = []
+        self._counters = counters
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch_gpus, name="gpu-telemetry", daemon=True)
         self.interrupted = False
@@ -60,12 +70,16 @@ class Telemetry:
         self._scraper.__enter__()
         if self._reader is not None:
             self._thread.start()
+        if self._counters is not None:
+            self._counters.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        if self._counters is not None:
+            self._counters.stop()
         self._scraper.__exit__(kind, error, trace)
         if self._reader is not None:
             self._thread.join(timeout=2)
@@ -81,12 +95,15 @@ class Telemetry:
     def notes(self) -> list[str]:
         """What happened on the server that a reader of the numbers must know."""
         preempted = delta(self.before, self.after, "preemptions_total")
-        return [f"{preempted:.0f} preemptions"] if preempted else []
+        found = [f"{preempted:.0f} preemptions"] if preempted else []
+        return found + (self._counters.notes() if self._counters is not None else [])
 
     def samples(self) -> list[TelemetrySample]:
         """Gauges and GPUs in time order; a GPU reading stands alone when the server has no metrics."""
         lines = [TelemetrySample(t_s=g.t_s, cell=self._cell, gauges=g) for g in self._scraper.samples]
         lines += [TelemetrySample(t_s=t, cell=self._cell, gpus=gpus) for t, gpus in self._gpus]
+        if self._counters is not None:
+            lines += [TelemetrySample(t_s=t, cell=self._cell, gpus=gpus) for t, gpus in self._counters.readings()]
         return sorted(lines, key=lambda line: line.t_s)
 
     def view(self, steady_epoch_s: tuple[float, float] | None) -> ServerView:
@@ -96,6 +113,7 @@ class Telemetry:
             low, high = steady_epoch_s
             gauges = [g for g in gauges if low <= g.t_s <= high] or gauges
         clocks = [float(s.sm_clock_mhz) for _, gpus in self._gpus for s in gpus if s.sm_clock_mhz is not None]
+        device = self._counters.activity(steady_epoch_s) if self._counters is not None else None
         power = [s.power_w for _, gpus in self._gpus for s in gpus if s.power_w is not None]
         return ServerView(
             server_running_mean=_enough([g.running for g in gauges if g.running is not None]),
@@ -109,6 +127,10 @@ class Telemetry:
             gpu_sm_clock_mean_mhz=mean(clocks),
             gpu_power_mean_w=mean(power),
             gpu_throttle=sorted({word for _, gpus in self._gpus for s in gpus for word in s.throttle}),
+            tensor_pipe_frac=device.tensor_pipe.mean_frac if device and device.tensor_pipe else None,
+            sm_active_frac=device.sm.mean_frac if device and device.sm else None,
+            dram_frac=device.dram.mean_frac if device and device.dram else None,
+            device=device,
         )
 
     def _ratio(self, part: str, whole: str) -> float | None:
