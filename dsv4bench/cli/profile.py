@@ -1,30 +1,73 @@
-"""`dsv4bench profile --trace FILE… --kernel-breakdown`: trace files in, where the decode time went out."""
+"""`dsv4bench profile`: a running server, or trace files, in; where the decode time went out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from dsv4bench.errors import BenchError
     from dsv4bench.records.breakdown import BreakdownDocument
-    from dsv4bench.runs.profile import Profile
+    from dsv4bench.runs.live_options import LiveOptions
+    from dsv4bench.runs.profile import Profile, ProfileOptions
+    from dsv4bench.runs.profile_live import LiveProfile
+
+DEFAULT_CONCURRENCY = [1, 16]
+DEFAULT_ISL = 1024
+
+# what only a capture uses, as a user types it: typing it beside --trace is a mistake worth saying
+LIVE_ONLY = {
+    "launch": "--launch",
+    "method": "--with",
+    "steps": "--steps",
+    "role": "--role",
+    "trace_dir": "--trace-dir",
+    "served_model": "--served-model",
+    "endpoint": "--endpoint",
+    "dataset": "--dataset",
+    "vocab": "--vocab",
+    "seed": "--seed",
+    "timeout_s": "--timeout",
+    "flush_timeout_s": "--flush-timeout",
+    "ready_timeout_s": "--ready-timeout",
+}
 
 
 def profile(
-    url: str | None = typer.Argument(
-        None, help="A server; not read yet, the message says how to make a trace of it."
-    ),
+    url: str | None = typer.Argument(None, help="A running server to capture; or leave it out and name files."),
     trace: list[str] = typer.Option([], "--trace", help="[LABEL=]FILE, repeatable; one label's files are its ranks."),
     kernel_breakdown: bool = typer.Option(True, "--kernel-breakdown", help="Components and kernels; the default."),
+    concurrency: str | None = typer.Option(
+        None, "--concurrency", "-c", help="To capture at, e.g. 1,16 (the default); or that of each --trace label."
+    ),
+    isl: int | None = typer.Option(None, help="Input tokens a request. Default 1024 for a capture."),
+    name: str | None = typer.Option(None, "--name", help="Store the breakdown under this configuration."),
+    method: Literal["torch", "nsys", "ncu", "pm"] | None = typer.Option(
+        None, "--with", help="Its own torch profiler (default), nsys, PM sampling; ncu for kernels alone."
+    ),
+    launch: str | None = typer.Option(None, help="Start this server command for it, and end it afterwards."),
+    kernels: str | None = typer.Option(
+        None, help="With ncu: bundled kernels (see kernels list), or with --launch the functions to count."
+    ),
+    steps: int | None = typer.Option(None, help="Decode steps in a window. Default 30."),
+    role: str | None = typer.Option(None, help="decode=URL[,prefill=URL]: the workers behind a front end."),
+    trace_dir: str | None = typer.Option(None, help="Where the server writes its traces, when it does not tell."),
+    gpu_only: bool = typer.Option(False, "--gpu-only", help="No CPU events in a torch trace: less inflation."),
+    served_model: str | None = typer.Option(None, help="The served model's name, of several."),
+    endpoint: Literal["completions", "chat"] | None = typer.Option(None, help="Default completions."),
+    dataset: str | None = typer.Option(None, help="random, chat or FILE: what is asked."),
+    vocab: int | None = typer.Option(None, help="Token ids below this, for random prompts."),
+    seed: int | None = typer.Option(None, help="Of the prompts. Default: drawn."),
+    header: list[str] = typer.Option([], help="K:V, repeatable. A key goes into DSV4BENCH_API_KEY."),
+    insecure: bool = typer.Option(False, help="Do not verify the TLS certificate."),
+    timeout: str | None = typer.Option(None, help="Without a token for so long, it failed. Default 300s."),
+    flush_timeout: str | None = typer.Option(None, help="For the server to write its trace. Default 30m."),
+    ready_timeout: str | None = typer.Option(None, help="For a launched server to answer. Default 30m."),
     rules: list[str] = typer.Option([], "--rules", help="A YAML file of rules, before the packaged ones."),
     cubins: list[str] = typer.Option(
         [], "--cubins", help="A folder of cubins or a Triton cache: what kernels run on."
     ),
-    name: str | None = typer.Option(None, "--name", help="Store the breakdown under this configuration."),
-    concurrency: str | None = typer.Option(None, "--concurrency", "-c", help="Of the trace; one a label, e.g. 1,16."),
-    isl: int | None = typer.Option(None, help="Input tokens a request, for the roofline and for the store."),
     target: float | None = typer.Option(None, help="Where you want to arrive, output tok/s."),
     measured: float | None = typer.Option(None, help="Output tok/s without a profiler, at the highest concurrency."),
     inflation: float | None = typer.Option(None, help="Step under the profiler over step without; 1.1 is +10 %."),
@@ -42,45 +85,73 @@ def profile(
     top: int = typer.Option(20, min=1, help="How many kernels to print."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress."),
 ) -> None:
     """Say which kernels, components and units the decode time went to, and what would be worth changing.
 
-    Exit codes: 0 answered, 2 usage, 4 no file can answer (no kernels in it, damaged, of another kind).
+    Exit codes: 0 answered, 1 the load or the server failed, 2 usage, 4 no file can answer (no kernels in it, damaged,
+    of another kind, on another host), 130 interrupted.
     """
-    from dsv4bench.cli.values import integers
-    from dsv4bench.errors import BenchError
+    from dsv4bench.cli.values import integers, seconds
+    from dsv4bench.errors import EXIT_INTERRUPTED, BenchError
     from dsv4bench.records.breakdown import BreakdownDocument
     from dsv4bench.runs.profile import ProfileOptions, run_profile
 
     found: Profile | None = None
     error: BenchError | None = None
+    interrupted = False
     try:
-        _refuse_live(url, trace)
-        found = run_profile(
-            ProfileOptions(
-                traces=trace,
-                rules=rules,
-                cubins=cubins,
-                config=name,
-                concurrency=integers(concurrency, "--concurrency") or [],
-                isl=isl,
-                target_tok_s=target,
-                measured_tok_s=measured,
-                inflation_ratio=inflation,
-                accept_length=accept_length,
-                gpu=gpu,
-                bandwidth_gb_s=bandwidth,
-                model=model,
-                layers=layers,
-                tp=tp,
-                kernel_speedups=kernel_speedup,
-                root=out,
-            )
+        live = {
+            "launch": launch,
+            "method": method,
+            "steps": steps,
+            "role": role,
+            "trace_dir": trace_dir,
+            "served_model": served_model,
+            "endpoint": endpoint,
+            "dataset": dataset,
+            "vocab": vocab,
+            "seed": seed,
+            "timeout_s": seconds(timeout, "--timeout"),
+            "flush_timeout_s": seconds(flush_timeout, "--flush-timeout"),
+            "ready_timeout_s": seconds(ready_timeout, "--ready-timeout"),
+        }
+        live = {k: v for k, v in live.items() if v is not None}
+        levels = integers(concurrency, "--concurrency") or []
+        base = ProfileOptions(
+            traces=trace,
+            rules=rules,
+            cubins=cubins,
+            config=name,
+            concurrency=levels,
+            isl=isl,
+            target_tok_s=target,
+            measured_tok_s=measured,
+            inflation_ratio=inflation,
+            accept_length=accept_length,
+            gpu=gpu,
+            bandwidth_gb_s=bandwidth,
+            model=model,
+            layers=layers,
+            tp=tp,
+            kernel_speedups=kernel_speedup,
+            root=out,
         )
+        _refuse_rivals(url, trace, live, kernels)
+        if method == "ncu":
+            found = _count(base, url, launch, kernels, levels, quiet)
+        elif trace:
+            found = run_profile(base)
+        else:
+            fixed = {"headers": header, "insecure": insecure, "gpu_only": gpu_only, "root": out, "name": name}
+            captured = _capture(_live_options(url, levels, isl, live, fixed), base, quiet)
+            found, error, interrupted = captured
         if not json_out:
             _print(found, top)
     except BenchError as e:
         error = e
+    except KeyboardInterrupt:
+        interrupted = True
     if json_out:
         _print_json(found.document if found is not None else BreakdownDocument(), error)
     if error is not None:
@@ -88,19 +159,65 @@ def profile(
 
         print_error(error)
         raise typer.Exit(error.exit_code)
+    if interrupted:
+        kept = "; what was captured is kept" if found is not None else "; nothing was captured"
+        typer.echo(f"interrupted{kept}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _refuse_live(url: str | None, traces: list[str]) -> None:
-    """A server cannot be profiled by this version; how to do it by hand."""
+def _refuse_rivals(url: str | None, traces: list[str], live: dict[str, Any], kernels: str | None) -> None:
+    """Files and a server exclude each other; with neither, what could be named. ncu goes with either or alone."""
     from dsv4bench.errors import UsageError
-    from dsv4bench.runs.profile import how_to_trace
+    from dsv4bench.runs.by_hand import how_to_trace
 
+    if live.get("method") == "ncu":
+        return
+    if kernels is not None:
+        raise UsageError(f"--kernels {kernels} without --with ncu", "a breakdown is of all kernels")
     if url is not None and traces:
-        raise UsageError(f"{url} beside --trace", "leave the URL out: profile reads the files alone")
-    if url is not None:
-        raise UsageError(f"{url}: live capture is not in this version, profile reads trace files", how_to_trace(url))
-    if not traces:
-        raise UsageError("no trace was named", how_to_trace("http://127.0.0.1:30000"))
+        raise UsageError(f"{url} beside --trace", "leave the URL out to read the files, or --trace to capture")
+    if traces and live:
+        raise UsageError(f"{LIVE_ONLY[next(iter(live))]} beside --trace", "it is for capturing a running server")
+    if not traces and url is None and "launch" not in live:
+        raise UsageError("neither a server nor a trace was named", how_to_trace("http://127.0.0.1:30000"))
+
+
+def _live_options(
+    url: str | None, levels: list[int], isl: int | None, live: dict[str, Any], fixed: dict[str, Any]
+) -> LiveOptions:
+    from dsv4bench.runs.live_options import LiveOptions, roles_of
+
+    given = dict(live)
+    given["roles"] = roles_of(given.pop("role", None))
+    if "served_model" in given:
+        given["model"] = given.pop("served_model")
+    return LiveOptions(
+        url=url, concurrency=levels or DEFAULT_CONCURRENCY, isl=DEFAULT_ISL if isl is None else isl, **given, **fixed
+    )
+
+
+def _count(
+    base: ProfileOptions, url: str | None, launch: str | None, kernels: str | None, levels: list[int], quiet: bool
+) -> Profile:
+    from rich.console import Console
+
+    from dsv4bench.report.progress import ProgressDisplay
+    from dsv4bench.runs.profile_counted import run_profile_counted
+    from dsv4bench.runs.profile_ncu import NcuOptions
+
+    asked = NcuOptions(kernels=kernels, batches=levels or DEFAULT_CONCURRENCY, launch=launch)
+    with ProgressDisplay(Console(stderr=True), quiet) as display:
+        return run_profile_counted(base, asked, url, display.say)
+
+
+def _capture(o: LiveOptions, base: ProfileOptions, quiet: bool) -> LiveProfile:
+    from rich.console import Console
+
+    from dsv4bench.report.progress import ProgressDisplay
+    from dsv4bench.runs.profile_live import run_profile_live
+
+    with ProgressDisplay(Console(stderr=True), quiet) as display:
+        return run_profile_live(o, base, display.say)
 
 
 def _print(found: Profile, top: int) -> None:

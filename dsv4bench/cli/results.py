@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dsv4bench.records.breakdown import BreakdownDocument
 
 
 def list_results(
@@ -37,7 +44,7 @@ def show(
     from dsv4bench.records.cell import CellsDocument
     from dsv4bench.records.codec import encode
     from dsv4bench.report.console import wide_console
-    from dsv4bench.report.experiments import header_lines
+    from dsv4bench.report.experiments import header_lines, profiled_lines
     from dsv4bench.report.table import print_sweep
     from dsv4bench.store.store import Store
 
@@ -54,9 +61,22 @@ def show(
 
         typer.echo(cells_frame([experiment.path]).to_csv(index=False), nl=False)
     else:
-        for line in header_lines(experiment.experiment):
+        for line in [*header_lines(experiment.experiment), *profiled_lines(_profiled(experiment.path))]:
             typer.echo(line)
         print_sweep(cells, str(experiment.path), wide_console())
+
+
+def _profiled(path: Path) -> list[BreakdownDocument]:
+    """The experiment's own breakdowns; none is no reason not to show the rest."""
+    from dsv4bench.errors import BenchError
+    from dsv4bench.store import breakdowns
+
+    kernels = path / breakdowns.KERNELS
+    try:
+        return breakdowns.read(kernels) if kernels.is_file() else []
+    except BenchError as e:
+        typer.echo(f"warning: {e.message}", err=True)
+        return []
 
 
 def reindex(out: str = typer.Option("results", help="The results folder.")) -> None:

@@ -25,6 +25,7 @@ from dsv4bench.records.breakdown import (
 )
 from dsv4bench.records.shares import SharesDocument
 from dsv4bench.report.breakdown_values import DASH, frac, ms, number, percent, shortened, text_table
+from dsv4bench.report.captures import capture_lines, captures_table, live_lines
 from dsv4bench.report.plan import plan_lines, plan_table, share_tables, shift_tables
 
 OVERLAP = "overlap of components"
@@ -35,6 +36,9 @@ def print_breakdown(
     document: BreakdownDocument, console: Console, *, top: int = 20, shares: Sequence[SharesDocument] = ()
 ) -> None:
     """All of it, in the order in which a reader asks."""
+    if document.captures:
+        _print(console, captures_table(document.captures))
+    _lines(console, [*capture_lines(document.captures), *live_lines(document.live)])
     if document.devices:
         _print(console, devices_table(document.devices))
     for label in dict.fromkeys(d.label for d in document.devices):

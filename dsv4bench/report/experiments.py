@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from dsv4bench.records.breakdown import BreakdownDocument
 from dsv4bench.records.experiment import Experiment, IndexEntry
 
 
@@ -36,6 +37,15 @@ def header_lines(e: Experiment) -> list[str]:
         f"{sent}{told}{seed}, workload {e.workload_fingerprint}",
         _measured_by(e),
     ]
+
+
+def profiled_lines(breakdowns: Sequence[BreakdownDocument]) -> list[str]:
+    """Which implementations ran at each profiled coordinate, by the names of the kernels."""
+    found = []
+    for b in breakdowns:
+        where = f"C={b.concurrency}" + (f" ISL {b.isl}" if b.isl is not None else "")
+        found += [f"profiled at {where}: {one.text}" for one in b.live if one.moe or one.attention]
+    return found
 
 
 def _measured_by(e: Experiment) -> str:

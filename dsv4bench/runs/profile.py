@@ -7,19 +7,20 @@ label with the highest concurrency. What a file cannot say becomes a warning; it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from dsv4bench.attribution.live_label import live_label
 from dsv4bench.attribution.shift import shifts
 from dsv4bench.errors import BenchError, UsageError
-from dsv4bench.records.breakdown import BreakdownDocument, Plan
+from dsv4bench.records.breakdown import BreakdownDocument, CaptureNote, Plan
 from dsv4bench.records.shares import SharesDocument
-from dsv4bench.records.trace import Sass
+from dsv4bench.records.trace import KernelCounters, Sass
 from dsv4bench.runs.campaign_data import is_campaign, load_campaign
-from dsv4bench.runs.profile_captures import Capture, captures_of
+from dsv4bench.runs.profile_captures import Capture, beside_trace, captures_of
 from dsv4bench.runs.profile_inputs import Inputs, read_inputs, trace_files
 from dsv4bench.runs.profile_plan import (
     PlanOptions,
@@ -32,17 +33,6 @@ from dsv4bench.runs.profile_plan import (
 from dsv4bench.scenario.rules import load_rules
 from dsv4bench.store import breakdowns
 from dsv4bench.trace.cubin import read_cubins
-
-_BY_HAND = """keep the server decoding, record a trace beside it, then name the files with --trace
-  load:    dsv4bench sweep URL --concurrency 16 --duration 120s
-  SGLang:  curl -X POST URL/start_profile -H 'Content-Type: application/json' -d '{"num_steps": 30,
-             "activities": ["CPU", "GPU"], "with_stack": false, "record_shapes": false, "output_dir": "traces"}'
-  vLLM:    start it with --profiler-config '{"profiler": "torch", "torch_profiler_dir": "traces"}', then
-           curl -X POST URL/start_profile; sleep 2; curl -X POST URL/stop_profile
-  any:     nsys profile -t cuda,nvtx --sample=none --cpuctxsw=none --trace-fork-before-exec=true \\
-             --cuda-graph-trace=node -o decode SERVER COMMAND
-           nsys export --type sqlite -o decode.sqlite decode.nsys-rep
-  then:    dsv4bench profile --trace c16=FILE --kernel-breakdown"""
 
 
 class ProfileOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +55,8 @@ class ProfileOptions(msgspec.Struct, frozen=True, kw_only=True):
     tp: int | None = None
     kernel_speedups: list[str] = msgspec.field(default_factory=list)
     root: str = "results"
+    captures: list[CaptureNote] = msgspec.field(default_factory=list)  # of the labels that were captured for this
+    counted: list[KernelCounters] = msgspec.field(default_factory=list)  # by ncu, just now
 
 
 class Profile(NamedTuple):
@@ -77,10 +69,10 @@ class Profile(NamedTuple):
 
 def run_profile(o: ProfileOptions) -> Profile:
     """Raises UsageError for options and files that cannot be used, Unanswerable when no file can answer."""
-    checked = _checked(o)
+    checked = checked_options(o)
     files = trace_files(o.traces)
     rules = load_rules([Path(r) for r in o.rules])
-    inputs = read_inputs(files)
+    inputs = read_inputs(files, o.counted)
     if o.concurrency and len(o.concurrency) not in (1, len(inputs.labels)):
         raise UsageError(
             f"--concurrency has {len(o.concurrency)} values for {len(inputs.labels)} labels",
@@ -88,7 +80,8 @@ def run_profile(o: ProfileOptions) -> Profile:
         )
     sass = _compiled(o.cubins, inputs)
     captures, warnings = captures_of(inputs, rules, sass, checked)
-    plans, shares = _plans(captures, inputs, checked)
+    notes = {n.label: n for n in o.captures}
+    plans, shares = _plans(captures, inputs, checked, notes)
     target = _target(captures)
     moved, said = shifts([c.steps for c in captures], [d for c in captures for d in c.devices])
     document = BreakdownDocument(
@@ -100,6 +93,8 @@ def run_profile(o: ProfileOptions) -> Profile:
         steps=target.steps if target is not None else None,
         steps_by_label=[c.steps for c in captures],
         shifts=moved,
+        live=[live_label(c.label, c.devices, rules) for c in captures],
+        captures=[beside_trace(notes[c.label], c.steps) for c in captures if c.label in notes],
         plan=plans[0].steps if plans else [],
         plans=plans,
         warnings=list(dict.fromkeys([*inputs.warnings, *warnings, *said])),
@@ -107,12 +102,8 @@ def run_profile(o: ProfileOptions) -> Profile:
     return Profile(document, shares, _store(o, document, captures) if o.config is not None else [])
 
 
-def how_to_trace(url: str) -> str:
-    """The commands that make a trace of a server while it decodes, for SGLang, vLLM and any other."""
-    return _BY_HAND.replace("URL", url)
-
-
-def _checked(o: ProfileOptions) -> PlanOptions:
+def checked_options(o: ProfileOptions) -> PlanOptions:
+    """What was given beside the files. Raises UsageError."""
     for option, value in (
         ("--target", o.target_tok_s),
         ("--measured", o.measured_tok_s),
@@ -157,12 +148,18 @@ def _target(captures: Sequence[Capture]) -> Capture | None:
     return max(reversed(captures), key=lambda c: c.concurrency or 0, default=None)
 
 
-def _plans(captures: Sequence[Capture], inputs: Inputs, o: PlanOptions) -> tuple[list[Plan], list[SharesDocument]]:
+def _plans(
+    captures: Sequence[Capture], inputs: Inputs, o: PlanOptions, notes: Mapping[str, CaptureNote]
+) -> tuple[list[Plan], list[SharesDocument]]:
     """The target's plan first."""
     target = _target(captures)
     ordered = sorted(captures, key=lambda c: c is not target)
     plans = [
-        plan_of_label(c.steps, c.devices, c.concurrency, c.world_size, o, is_target=c is target)
+        plan_of_label(
+            *(c.steps, c.devices, c.concurrency, c.world_size, o),
+            is_target=c is target,
+            live=notes.get(c.label or ""),
+        )
         for c in ordered
         if any(d.window_ns for d in c.devices)
     ]
@@ -222,6 +219,8 @@ def _only(document: BreakdownDocument, capture: Capture) -> BreakdownDocument:
         steps=capture.steps,
         steps_by_label=[capture.steps],
         shifts=[],
+        live=[one for one in document.live if one.label == capture.label],
+        captures=[one for one in document.captures if one.label == capture.label],
         plan=plans[0].steps if plans else [],
         plans=plans,
     )

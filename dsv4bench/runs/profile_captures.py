@@ -16,7 +16,7 @@ from dsv4bench.attribution.prepared import prepared
 from dsv4bench.attribution.ranks import joined, summary
 from dsv4bench.attribution.steps import steps_of
 from dsv4bench.attribution.units import Units
-from dsv4bench.records.breakdown import DeviceBreakdown, RankSummary, Steps
+from dsv4bench.records.breakdown import CaptureNote, DeviceBreakdown, RankSummary, Steps
 from dsv4bench.records.rules import Rules
 from dsv4bench.records.trace import KernelCounters, KernelTable, KernelTrace, Sass
 from dsv4bench.runs.profile_counters import counted_device
@@ -99,6 +99,17 @@ def _stored(inputs: Inputs) -> list[Capture]:
             captures.append(Capture(own or steps.label, devices, steps, ranks, b.concurrency, len(devices)))
             inputs.warnings += b.warnings
     return captures
+
+
+def beside_trace(note: CaptureNote, steps: Steps) -> CaptureNote:
+    """The trace's own decode step beside the one that was measured without a profiler."""
+    if steps.median_ns is None:
+        return note
+    trace_s, without = steps.median_ns / 1e9, note.tpot_without_s
+    if without is None or note.tokens_a_step is None:
+        return msgspec.structs.replace(note, trace_step_s=trace_s)
+    difference = trace_s / (without * note.tokens_a_step) - 1
+    return msgspec.structs.replace(note, trace_step_s=trace_s, step_difference_frac=difference)
 
 
 def _named(d: DeviceBreakdown) -> str:

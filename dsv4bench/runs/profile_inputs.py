@@ -88,9 +88,9 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def read_inputs(files: Sequence[TraceFile]) -> Inputs:
-    """Every file. Raises the first failure when no file can answer."""
-    inputs = Inputs(labels=list(dict.fromkeys(f.label for f in files)))
+def read_inputs(files: Sequence[TraceFile], counted: Sequence[KernelCounters] = ()) -> Inputs:
+    """Every file, and counters that were taken just now. Raises the first failure when no file can answer."""
+    inputs = Inputs(labels=list(dict.fromkeys(f.label for f in files)), counters=list(counted))
     for file in files:
         try:
             _read(file, inputs)

@@ -17,7 +17,7 @@ from dsv4bench.dsv4 import ModelDims, preset, step_costs
 from dsv4bench.errors import BenchError, UsageError
 from dsv4bench.gpus import KNOWN, Gpu, custom, find
 from dsv4bench.limits import roofline
-from dsv4bench.records.breakdown import DeviceBreakdown, KernelRow, Plan, RunsOn, Steps
+from dsv4bench.records.breakdown import CaptureNote, DeviceBreakdown, KernelRow, Plan, RunsOn, Steps
 from dsv4bench.records.rules import COMPONENTS
 from dsv4bench.records.shares import SharesDocument
 
@@ -100,14 +100,23 @@ def plan_of_label(
     o: PlanOptions,
     *,
     is_target: bool,
+    live: CaptureNote | None = None,
 ) -> Plan:
-    """The plan of one label with so many ranks. `is_target`: the user's figures of throughput are of this one."""
+    """The plan of one label with so many ranks. `is_target`: the user's figures of throughput are of this one.
+
+    `live`: how it was captured, for a label that was; its own figures stand in for what was not given.
+    """
     measured = o.measured_tok_s if is_target else None
+    if measured is None and live is not None:
+        measured = live.output_tok_s
+    inflation = _inflation(steps, concurrency, measured, o)
+    if o.inflation_ratio is None and live is not None:
+        inflation = live.inflation_ratio
     aim = Aim(
         concurrency=concurrency,
         measured_tok_s=measured,
         target_tok_s=o.target_tok_s if is_target else None,
-        inflation_ratio=_inflation(steps, concurrency, measured, o),
+        inflation_ratio=inflation,
     )
     roofs, notes = _roofs(devices, concurrency, ranks, o)
     plan = plan_of_steps(steps, aim, facts=component_facts(steps, devices), roofs=roofs, measured_k=o.measured_k)

@@ -34,6 +34,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     body: bytes = field(default=b"", repr=False)
     failure: str | None = None
+    timed_out: bool = False
 
     @property
     def ok(self) -> bool:
@@ -98,9 +99,9 @@ class Caller:
         """GET `path`; a failure is told by the reply."""
         return self._guarded(lambda: self._send("GET", path), path, explain=False)
 
-    def post(self, path: str) -> Reply:
-        """POST `path` without a body; a failure is told by the reply."""
-        return self._guarded(lambda: self._send("POST", path), path, explain=False)
+    def post(self, path: str, body: dict[str, Any] | None = None) -> Reply:
+        """POST `path`, with a JSON body or none; a failure is told by the reply."""
+        return self._guarded(lambda: self._send("POST", path, body), path, explain=False)
 
     def _guarded(self, send: Callable[[], Reply], path: str, explain: bool) -> Reply:
         """Run a call; retry once when a kept-alive connection had been closed meanwhile."""
@@ -112,13 +113,14 @@ class Caller:
                     continue
                 if explain:
                     raise _explain(e, self.target, path, self.timeout_s) from e
-                return Reply(path=path, failure=_in_words(e, self.timeout_s))
+                late = isinstance(e, httpx.TimeoutException)
+                return Reply(path=path, failure=_in_words(e, self.timeout_s), timed_out=late)
         raise AssertionError("the second attempt returns or raises")
 
-    def _send(self, method: str, path: str) -> Reply:
+    def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> Reply:
         url, deadline = self.target.url(path), time.monotonic() + self.timeout_s
         for _ in range(3):
-            with self._client.stream(method, url) as response:
+            with self._client.stream(method, url, json=body) as response:
                 onward = self._same_server(response)
                 if onward is None:
                     return _read(response, path, deadline)

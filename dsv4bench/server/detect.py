@@ -13,6 +13,7 @@ from dsv4bench.errors import BenchError, UsageError
 from dsv4bench.records.server import Engine, ServerInfo
 from dsv4bench.server.calls import Caller, Reply
 from dsv4bench.server.dialects import Told, identify
+from dsv4bench.server.front_end import ADVICE, FrontEnd, dynamo, listed_front_end
 from dsv4bench.server.gauges import parse_gauges
 from dsv4bench.server.model_config import vocab_size
 from dsv4bench.server.models import ModelCard, ModelList, choose_model, read_models
@@ -36,7 +37,8 @@ def detect(target: Target, model: str | None, timeout_s: float = 5.0) -> ServerI
         listed = read_models(first)
         told = identify(caller, first, listed)
         chosen, notes = choose_model(model, listed, told.model_name, told.engine)
-        told.notes += notes + _front_end(caller, told, listed)
+        front = _front_end(caller, told, listed)
+        told.notes += notes + ([f"{front.what}: {ADVICE}"] if front is not None else [])
         if listed.why_none:
             told.missing["models"] = listed.why_none
         started_s, metrics_path = _metrics(caller, told)
@@ -62,6 +64,8 @@ def detect(target: Target, model: str | None, timeout_s: float = 5.0) -> ServerI
         args=told.args,
         missing=told.missing,
         notes=told.notes,
+        front_end=front.what if front is not None else None,
+        workers=front.workers if front is not None else [],
     )
 
 
@@ -70,22 +74,12 @@ def _refuse_loading(target: Target, first: Reply) -> None:
         raise UsageError(f"{target.base_url} is still loading its model (503)", "wait until /health answers 200")
 
 
-def _front_end(caller: Caller, told: Told, listed: ModelList) -> list[str]:
-    """Notes on a router or front end, when this looks like one: gauges and profiles belong to its workers."""
-    advice = "its gauges and profiles are at the workers' URLs"
-    if told.engine not in (Engine.GENERIC, Engine.SGLANG) or any("front end" in n for n in told.notes):
-        return []
-    for path, key in (("/workers", "workers"), ("/list_workers", "urls")):
-        found = caller.ask(path).json()
-        if isinstance(found, dict) and isinstance(found.get(key), list):
-            return [f"a router over {len(found[key])} workers: {advice}"]
-    if told.engine is Engine.GENERIC:
-        health = caller.ask("/health").json()
-        if isinstance(health, dict) and isinstance(health.get("instances"), list):
-            return [f"a dynamo front end over {len(health['instances'])} instances: {advice}"]
-        if (listed.owned_by or "").lower() == "nvidia":
-            return [f"the model is owned by 'nvidia', as at a dynamo front end: {advice}"]
-    return []
+def _front_end(caller: Caller, told: Told, listed: ModelList) -> FrontEnd | None:
+    """A router or front end, when this looks like one."""
+    if told.front_end is not None or told.engine not in (Engine.GENERIC, Engine.SGLANG):
+        return told.front_end
+    found = listed_front_end(caller)
+    return dynamo(caller, listed.owned_by) if found is None and told.engine is Engine.GENERIC else found
 
 
 def _metrics(caller: Caller, told: Told) -> tuple[float | None, str | None]:

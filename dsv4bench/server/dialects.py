@@ -13,6 +13,7 @@ from typing import Any
 from dsv4bench.host.redact import redact
 from dsv4bench.records.server import Engine
 from dsv4bench.server.calls import Caller, Reply
+from dsv4bench.server.front_end import ROLES, FrontEnd, disaggregated
 from dsv4bench.server.models import ModelList, whole
 
 # Values that change by themselves: in a record of arguments they would look like levers.
@@ -33,6 +34,7 @@ class Told:
     args: dict[str, Any] | None = None
     missing: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    front_end: FrontEnd | None = None
 
 
 def identify(caller: Caller, first: Reply, listed: ModelList) -> Told:
@@ -106,12 +108,9 @@ def _is_sglang(info: dict[str, Any]) -> bool:
 
 def _sglang(caller: Caller, info: dict[str, Any]) -> Told:
     told = Told(engine=Engine.SGLANG, args=arguments(Engine.SGLANG, info) if info else None)
-    workers = [w for part in ("prefill", "decode") for w in _dicts(info.get(part))]
-    if workers:  # the PD front end answers with its workers' documents
-        told.notes.append(
-            f"a prefill/decode front end of {len(workers)} workers: its gauges and profiles are at the workers' URLs"
-        )
-        info = workers[-1] | info
+    told.front_end = disaggregated(info)
+    if told.front_end is not None:
+        info = [w for role in ROLES for w in _dicts(info.get(role))][-1] | info
     mode = info.get("disaggregation_mode")
     if mode in ("prefill", "decode"):
         told.notes.append(f"a {mode} worker of a prefill/decode deployment")

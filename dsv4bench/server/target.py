@@ -13,13 +13,14 @@ import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from dsv4bench.errors import UsageError
 from dsv4bench.host.redact import redact_text
 
 KEY_VARIABLE = "DSV4BENCH_API_KEY"
+ADMIN_KEY_VARIABLE = "DSV4BENCH_ADMIN_KEY"
 URL_VARIABLE = "DSV4BENCH_URL"
 
 # vLLM and most others, SGLang, llama.cpp, a second vLLM, and a common Flask port
@@ -50,6 +51,15 @@ class Target:
     @property
     def has_key(self) -> bool:
         return any(name.lower() == "authorization" for name in self.headers)
+
+    def for_control(self, env: Mapping[str, str] = os.environ) -> Target:
+        """The same server for calls that steer it: SGLang can guard those with an admin key of their own."""
+        key = env.get(ADMIN_KEY_VARIABLE, "").strip()
+        if not key:
+            return self
+        _check_value(key, f"the key in {ADMIN_KEY_VARIABLE}")
+        others = {k: v for k, v in self.headers.items() if k.lower() != "authorization"}
+        return replace(self, headers={**others, "Authorization": f"Bearer {key}"})
 
     @property
     def on_this_host(self) -> bool:

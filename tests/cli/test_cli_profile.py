@@ -111,12 +111,42 @@ def test_usage_is_exit_code_2_and_still_one_document(args: list[str]) -> None:
     assert done.exit_code == 2 and document(done)["error"]["exit_code"] == 2
 
 
-def test_a_server_is_answered_with_the_commands_that_make_a_trace_of_it() -> None:
-    done = run("http://gpu-box:30000", "--kernel-breakdown")
+def test_nothing_named_is_answered_with_what_could_be() -> None:
+    done = run("--kernel-breakdown")
     assert done.exit_code == 2 and done.stdout == ""
-    assert "live capture is not in this version" in done.stderr
-    for needed in ("curl -X POST http://gpu-box:30000/start_profile", "stop_profile", "--cuda-graph-trace=node"):
+    for needed in (
+        "dsv4bench profile http://127.0.0.1:30000 --kernel-breakdown",
+        "curl -X POST http://127.0.0.1:30000/start_profile",
+        "--cuda-graph-trace=node",
+    ):
         assert needed in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["http://h:1", "--with", "nsys"], "--launch"),
+        (["http://h:1", "--with", "ncu", "--kernels", "x"], "cannot attach to a running server"),
+        (["--with", "ncu"], "--kernels"),
+        (["http://h:1", "--kernels", "x"], "without --with ncu"),
+        (["http://h:1", "--steps", "3"], "--steps 3: from 12 to 2000"),
+        (["http://h:1", "-c", "0"], "--concurrency 0"),
+        (["http://h:1", "-c", "4,4"], "stands twice"),
+        (["http://h:1", "--role", "middle=http://w"], "--role middle=http://w: not a role"),
+        (["http://h:1", "--role", "decode=a,decode=b"], "--role decode stands twice"),
+        (["--launch", "serve it", "--role", "decode=http://w"], "--role beside --launch"),
+        (["--launch", "a 'b"], "--launch: No closing quotation"),
+        (["--launch", "A=1"], "--launch names no command"),
+        (["--launch", "nobody-knows-this"], "names no --port"),
+        (["http://h:1", "--timeout", "soon"], "--timeout soon: not a duration"),
+        (["--trace", "x", "--steps", "20"], "--steps beside --trace"),
+        (["--trace", "x", "--launch", "y"], "--launch beside --trace"),
+    ],
+)
+def test_options_that_cannot_go_on_are_named(args: list[str], words: str) -> None:
+    done = run(*args)
+    assert done.exit_code == 2 and words in done.stderr
+    assert "hint: " in done.stderr or "-c" in args
 
 
 def test_a_stored_breakdown_says_where_it_lies(tmp_path: Path) -> None:

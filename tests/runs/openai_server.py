@@ -47,6 +47,8 @@ class Behaviour:
     max_model_len: int | None = None
     usage: bool = True
     on_request: Callable[[dict[str, Any]], None] | None = None  # called as soon as a body has arrived
+    routes: dict[str, Callable[[dict[str, Any]], tuple[int, Any] | None]] = field(default_factory=dict)
+    """More endpoints, by "POST /path" or "GET /path": the body's JSON to an answer; None hangs until the end."""
 
 
 class OpenAIServer:
@@ -68,13 +70,13 @@ class OpenAIServer:
         """What was asked, one text a request, in the order of arrival."""
         return [json.dumps(b.get("prompt", b.get("messages"))) for b in self.bodies if b["max_tokens"] >= min_tokens]
 
-    def start(self) -> None:
+    def start(self, port: int = 0) -> None:
         server = self
 
         class Handler(_Handler):
             fake = server
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -114,6 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         b = self.fake.behaviour
+        if self._routed({}):
+            return
         if self.path == "/v1/models":
             if b.hang_models:
                 self.fake.stopping.wait()
@@ -139,7 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         b, fake = self.fake.behaviour, self.fake
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if self._routed(body):
+            return
         refusal = self._refusal(body)
         if refusal is not None:
             self._json(*refusal)
@@ -168,6 +174,19 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             with fake.lock:
                 fake.running -= 1
+
+    def _routed(self, body: dict[str, Any]) -> bool:
+        route = self.fake.behaviour.routes.get(f"{self.command} {self.path}")
+        if route is None:
+            return False
+        answer = route(body)
+        if answer is None:
+            self.fake.stopping.wait()
+        elif isinstance(answer[1], str):
+            self._reply(answer[0], "text/plain", answer[1].encode())
+        else:
+            self._json(*answer)
+        return True
 
     def _refusal(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         b = self.fake.behaviour

@@ -12,7 +12,8 @@ from profile_traces import ATTENTION, COMM, MOE, UNNAMED, write_cpu_only, write_
 from dsv4bench.errors import BenchError, Unanswerable, UsageError
 from dsv4bench.records.breakdown import BreakdownDocument
 from dsv4bench.records.codec import encode
-from dsv4bench.runs.profile import Profile, ProfileOptions, how_to_trace, run_profile
+from dsv4bench.runs.by_hand import how_to_trace
+from dsv4bench.runs.profile import Profile, ProfileOptions, run_profile
 from dsv4bench.runs.profile_inputs import trace_files
 from dsv4bench.store import breakdowns
 

@@ -16,7 +16,7 @@ from fake_server import serve
 
 from dsv4bench.errors import UsageError
 from dsv4bench.records.codec import encode
-from dsv4bench.records.server import Engine, ServerInfo
+from dsv4bench.records.server import Engine, ServerInfo, Worker
 from dsv4bench.server.detect import detect
 from dsv4bench.server.launch import free_port
 from dsv4bench.server.target import parse_url
@@ -142,14 +142,19 @@ def test_routers_are_noted() -> None:
     listed = {"data": [{"id": "m", "owned_by": "sglang"}]}
     info = ask({"/v1/models": (200, listed), "/workers": (200, {"workers": [{}, {}]})})
     assert any("router over 2 workers" in n for n in info.notes)
+    assert info.front_end == "a router over 2 workers" and info.workers == [Worker(), Worker()]
+    named = {"workers": [{"url": "http://w:1", "worker_type": "decode"}, "http://w:2"]}
+    info = ask({"/v1/models": (200, listed), "/workers": (200, named)})
+    assert info.workers == [Worker(url="http://w:1", role="decode"), Worker(url="http://w:2")]
     pair = {
-        "prefill": [{"model_path": "p", "version": "0.5"}],
-        "decode": [{"model_path": "p", "version": "0.5"}],
+        "prefill": [{"model_path": "p", "version": "0.5", "host": "0.0.0.0", "port": 1}],
+        "decode": [{"model_path": "p", "version": "0.5", "host": "10.0.0.9", "port": 2}],
         "internal_states": [],
     }
     info = ask({"/v1/models": (200, listed), "/server_info": (200, pair)})
     assert any("front end of 2 workers" in n for n in info.notes)
     assert info.version == "0.5"
+    assert info.workers == [Worker(role="prefill"), Worker(url="http://10.0.0.9:2", role="decode")]
     health = {"status": "healthy", "instances": [{}, {}, {}]}
     info = ask({"/v1/models": (200, {"data": [{"id": "m", "owned_by": "nvidia"}]}), "/health": (200, health)})
     assert info.engine is Engine.GENERIC

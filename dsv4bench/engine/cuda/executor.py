@@ -23,7 +23,7 @@ from dsv4bench.engine.executor import Live, Pending
 from dsv4bench.engine.sequence import Sequence
 from dsv4bench.engine.spans import Spans
 
-# Beside a full chunk: kernels are compiled anew for some numbers of tokens (1, multiples of 16, each plan of the MoE).
+# Beside a full chunk: kernels are compiled anew for some numbers of tokens (1, multiples of 16, each plan of the MoE)
 _WARM_PROMPTS = (1, 2, 3, 4, 7, 16, 17, 32, 34, 45, 48, 86, 96, 129, 144)
 
 

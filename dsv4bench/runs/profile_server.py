@@ -1,0 +1,102 @@
+"""The server of a live profile: found, or started for it; and which one of several is the one to record.
+
+A front end has no decode step to record: the load goes to its URL, the profile to the worker that --role names. A
+server that was started here is ended here; under nsys it is started by its session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from dsv4bench.capture.nsys import NsysSession
+from dsv4bench.errors import UsageError
+from dsv4bench.host.listening import Listening, listening
+from dsv4bench.host.redact import redact_text
+from dsv4bench.records.progress import MessageCallback
+from dsv4bench.records.server import ServerInfo
+from dsv4bench.runs.live_options import LiveOptions, address_of, command_of
+from dsv4bench.server.detect import detect
+from dsv4bench.server.launch import Launched, launch
+from dsv4bench.server.profiler_setup import ask_for_workers
+from dsv4bench.server.target import Target, find_target, parse_url
+
+VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_PROFILE_V2", "SGLANG_TORCH_PROFILER_DIR")
+
+
+class Profiled(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is recorded: itself, what it said, and its process where that is on this host."""
+
+    target: Target
+    info: ServerInfo
+    process: Listening | None
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """Who gets the load, and who is recorded, by role; `launched` and `session` where we started it."""
+
+    target: Target
+    info: ServerInfo
+    by_role: dict[str, Profiled]
+    launched: Launched | None = None
+    session: NsysSession | None = None
+
+    def ended(self) -> str | None:
+        """How a server of ours ended, with the end of its log; None while it runs, or when it is not ours."""
+        if self.launched is None or self.launched.exit_code is None:
+            return None
+        tail = self.launched.log_tail(5)
+        return f"exit code {self.launched.exit_code}" + (f": {tail}" if tail else "")
+
+
+@contextlib.contextmanager
+def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Served]:
+    """The server, ready. Raises UsageError when it cannot be reached, started, or told apart."""
+    if o.launch is None:
+        target = find_target(o.url, o.headers, o.insecure)
+        yield _known(o, target, say)
+        return
+    command, variables = command_of(o.launch)
+    url = o.url or address_of(command)
+    with contextlib.ExitStack() as stack:
+        session = None
+        if o.method == "nsys":
+            session = stack.enter_context(NsysSession(command, say=say))
+            command, variables = session.command, {**variables, **session.env}
+        say(f"starting the server: {redact_text(o.launch)}")
+        server = stack.enter_context(launch(command, log_path=folder / "server.log", env=variables))
+        took = server.wait_ready(url, o.ready_timeout_s, o.headers, o.insecure)
+        say(f"it answers after {took:.0f} s")
+        found = _known(o, parse_url(url, o.headers, o.insecure), say)
+        yield msgspec.structs.replace(found, launched=server, session=session)
+
+
+def _known(o: LiveOptions, target: Target, say: MessageCallback) -> Served:
+    info = detect(target, o.model)
+    say(f"{info.engine} {info.version or '(version not told)'} at {info.url}, model {info.model}")
+    for note in info.notes:
+        say(note)
+    if o.roles:
+        return Served(target=target, info=info, by_role={r: _worker(o, r, url) for r, url in o.roles.items()})
+    if info.front_end is not None and o.method in ("torch", "nsys"):
+        raise UsageError(f"{info.url} is {info.front_end}: it has no decode step to record", ask_for_workers(info))
+    return Served(target=target, info=info, by_role={"decode": _profiled(target, info)})
+
+
+def _worker(o: LiveOptions, role: str, url: str) -> Profiled:
+    target = parse_url(url, o.headers, o.insecure)
+    info = detect(target, None)
+    if info.front_end is not None:
+        raise UsageError(f"--role {role}={url}: that is {info.front_end}", ask_for_workers(info))
+    told = (info.args or {}).get("disaggregation_mode")
+    if told in ("prefill", "decode") and told != role:
+        raise UsageError(f"--role {role}={url}: it says that it is the {told} worker", f"--role {told}={url}")
+    return _profiled(target, info)
+
+
+def _profiled(target: Target, info: ServerInfo) -> Profiled:
+    process = listening(target.port, VARIABLES) if target.on_this_host else None
+    return Profiled(target=target, info=info, process=process)

@@ -1,0 +1,152 @@
+"""The recorder of one window, by `--with`; and before any load is sent, whether there can be one.
+
+torch: SGLang and our own server write where they are told, so they are told a folder under /tmp that anybody may
+write: a server of another user or in a container would otherwise die of a path that it cannot make. A vLLM writes
+where it was told when it was started, which its arguments or its process tell, else --trace-dir.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from dsv4bench.capture import CaptureWindow
+from dsv4bench.capture.pm_window import PmWindow
+from dsv4bench.capture.torch_http import TorchHttpWindow
+from dsv4bench.errors import UsageError
+from dsv4bench.records.capture import Captured
+from dsv4bench.records.progress import MessageCallback
+from dsv4bench.records.server import Engine
+from dsv4bench.runs.live_options import LiveOptions
+from dsv4bench.runs.profile_server import Profiled, Served
+from dsv4bench.server.profiler_setup import folder_told, ranks_expected, require_profiler
+from dsv4bench.server.profiling import HttpProfiler, ProfilerAsk
+from dsv4bench.store.files import failing_as
+
+SHARED_TMP = Path("/tmp")
+SPARE_STEPS = 4  # recorded beyond those that are counted: the client counts from its first token on
+BOUND_TIMES, BOUND_S = 2, 2.0  # a server whose client is gone records twice the steps and two seconds more
+USUAL_TPOT_S = 0.02
+
+
+class Recorders:
+    """Makes the windows of one profile. `clean` removes what it made and nobody used."""
+
+    def __init__(self, o: LiveOptions, server: Served, say: MessageCallback) -> None:
+        self._o, self._server, self._say = o, server, say
+        self._made: list[Path] = []
+
+    def ready(self) -> None:
+        """Raises UsageError when what was asked for cannot be recorded of this server."""
+        o, by_role = self._o, self._server.by_role
+        if o.method == "torch":
+            for profiled in by_role.values():
+                require_profiler(profiled.target.for_control(), profiled.info)
+                if profiled.info.engine is Engine.VLLM and profiled.target.on_this_host:
+                    self._vllm_folder(profiled)
+        for profiled in by_role.values() if o.method == "pm" else ():
+            if not profiled.target.on_this_host:
+                raise UsageError(
+                    f"--with pm: {profiled.target.host} is another host, and counters are read on the GPUs' own",
+                    "run the profile there",
+                )
+
+    def window(self, role: str, label: str, tpot_s: float | None = None) -> CaptureWindow:
+        """A new window; `tpot_s` without a recorder. Raises UsageError where its recorder cannot be had."""
+        if self._o.method == "nsys":
+            assert self._server.session is not None, "a server under nsys has its session"
+            return self._server.session.window(label, ended=self._server.ended)
+        if self._o.method == "pm":
+            window = PmWindow()
+            window.prepare()
+            return window
+        return self._torch(self._server.by_role[role], role, label, tpot_s or USUAL_TPOT_S)
+
+    def kept(self, captured: Captured, folder: Path) -> list[str]:
+        """The files where they stay: out of the folder under /tmp that was made for them, else where they are."""
+        made = captured.server_path is not None and Path(captured.server_path) in self._made
+        if not made or not captured.files:
+            return list(captured.files)
+        with failing_as("move a trace into", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            moved = [str(shutil.move(file, folder / Path(file).name)) for file in captured.files]
+        shutil.rmtree(Path(captured.files[0]).parent, ignore_errors=True)
+        return moved
+
+    def clean(self) -> None:
+        """Folders that stayed empty; a server that was not seen to stop may still write into the others."""
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def _torch(self, profiled: Profiled, role: str, label: str, tpot_s: float) -> TorchHttpWindow:
+        o = self._o
+        folder, server_folder = self._folders(profiled)
+        ask = ProfilerAsk(
+            steps=o.steps + SPARE_STEPS,
+            bound=BOUND_TIMES * (o.steps + SPARE_STEPS) + math.ceil(BOUND_S / tpot_s),
+            folder=None if profiled.info.engine is Engine.VLLM else server_folder,
+            prefix=f"dsv4bench-{label}",
+            by_stage=_only_by_stage(profiled),
+            gpu_only=o.gpu_only,
+        )
+        return TorchHttpWindow(
+            HttpProfiler(profiled.target.for_control(), profiled.info, ask),
+            folder=folder,
+            server_folder=server_folder,
+            expected=ranks_expected(profiled.info),
+            stage=role,
+            flush_timeout_s=o.flush_timeout_s,
+            say=self._say,
+        )
+
+    def _folders(self, profiled: Profiled) -> tuple[Path | None, str | None]:
+        """Where its files are seen from here, and what the server calls that place."""
+        here, named = profiled.target.on_this_host, self._o.trace_dir
+        if profiled.info.engine is Engine.VLLM:
+            if here:
+                return self._vllm_folder(profiled)
+            mounted = named is not None and Path(named).is_dir()
+            return (Path(named) if mounted and named else None), folder_told(profiled.info)
+        if named is not None:
+            seen = Path(named).absolute()
+            return (seen if here or seen.is_dir() else None), str(seen) if here else named
+        if not here:
+            return None, f"/tmp/dsv4bench-{secrets.token_hex(4)}"
+        folder = self._shared_folder()
+        return (profiled.process.path(str(folder)) if profiled.process is not None else folder), str(folder)
+
+    def _vllm_folder(self, profiled: Profiled) -> tuple[Path, str]:
+        """Raises UsageError when nothing tells it."""
+        process = profiled.process
+        command, variables = (process.command, process.environment) if process is not None else ([], {})
+        named = self._o.trace_dir
+        told = named or folder_told(profiled.info, command, variables)
+        if told is None:
+            raise UsageError(
+                f"{profiled.info.url} does not tell where it writes its traces",
+                "give the folder that it was started with (torch_profiler_dir): --trace-dir DIR",
+            )
+        if "://" in told:
+            raise UsageError(
+                f"{profiled.info.url} writes its traces to {told}", "fetch them, and name them with --trace"
+            )
+        return (process.path(told) if process is not None and named is None else Path(told).absolute()), told
+
+    def _shared_folder(self) -> Path:
+        place = SHARED_TMP if os.access(SHARED_TMP, os.W_OK) else None
+        folder = Path(tempfile.mkdtemp(prefix="dsv4bench-", dir=place))
+        folder.chmod(0o777)  # the server may be another user's
+        self._made.append(folder)
+        return folder
+
+
+def _only_by_stage(profiled: Profiled) -> bool:
+    """SGLANG_PROFILE_V2 takes nothing else: its scheduler ends with an assertion."""
+    told = profiled.process.environment.get("SGLANG_PROFILE_V2", "") if profiled.process is not None else ""
+    return profiled.info.engine is Engine.SGLANG and told.lower() in ("1", "true", "yes", "on")
