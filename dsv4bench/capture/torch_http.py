@@ -66,6 +66,21 @@ class TorchHttpWindow:
         self._opened: Moment | None = None
         self._may_record = False
         self._stopped: StopAnswer | None = None
+        self._cut = False
+        self.short = False  # fewer files came than there are ranks
+
+    @property
+    def may_write(self) -> bool:
+        """Its server was not seen to stop: without its folder the flush fails, which ends some servers."""
+        return self._may_record
+
+    @property
+    def unwanted(self) -> bool:
+        """Ended by `abort`, and every rank that is known has written: nobody needs its files."""
+        if not self._cut or self._may_record or self._arrivals is None or self._expected is None:
+            return False
+        files = self._arrivals.new()
+        return len(files) >= self._expected and all(map(is_whole, files))
 
     @property
     def method(self) -> Method:
@@ -96,6 +111,7 @@ class TorchHttpWindow:
         files = self._gathered(max(deadline - time.monotonic(), 1.0))
         notes = [stopped.line] if stopped.state != "stopped" else []
         if files and self._expected is not None and len(files) < self._expected:
+            self.short = True
             notes.append(f"{len(files)} of {self._expected} ranks wrote a trace")
         return Captured(
             method="torch",
@@ -112,6 +128,8 @@ class TorchHttpWindow:
         if not self._may_record:
             return "the server was not profiling for us"
         self._stopped = self._profiler.stop(ABORT_S)
+        self._cut = self._stopped.ended
+        self._may_record = not self._stopped.ended and self._stopped.state != "gone"
         if self._stopped.state == "hung":
             return f"{self._stopped.line}; it may still write its trace, or still record"
         return self._stopped.line

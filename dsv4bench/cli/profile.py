@@ -158,7 +158,8 @@ def profile(
         from dsv4bench.cli.main import print_error
 
         print_error(error)
-        raise typer.Exit(error.exit_code)
+        if not interrupted:
+            raise typer.Exit(error.exit_code)
     if interrupted:
         kept = "; what was captured is kept" if found is not None else "; nothing was captured"
         typer.echo(f"interrupted{kept}", err=True)

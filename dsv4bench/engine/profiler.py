@@ -10,6 +10,7 @@ activity CUDA_PROFILER only calls cudaProfilerStart and cudaProfilerStop around 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -125,9 +126,14 @@ class StepProfiler:
             self._profile = None
             return None
         self._spans.recording = False
-        self._profile.stop()
-        self._profile.export_chrome_trace(str(self._trace))
-        self._profile = None
+        try:
+            self._profile.stop()
+            self._profile.export_chrome_trace(str(self._trace))
+        except OSError as error:  # no room, or its folder is gone: no reason to stop serving
+            print(f"dsv4bench serve: the trace was not written: {error}", file=sys.stderr)
+            return None
+        finally:
+            self._profile = None
         self.last_trace = self._trace
         return self._trace
 

@@ -46,6 +46,7 @@ from dsv4bench.runs.profile_server import Served, served
 from dsv4bench.runs.profile_windows import Recorders
 from dsv4bench.runs.steady import Steady, drained, held
 from dsv4bench.server.scraper import GaugeScraper
+from dsv4bench.store.files import failing_as
 from dsv4bench.store.naming import slug
 
 TRACES = "traces"
@@ -107,6 +108,8 @@ class _Run:
         """Every window. What ends it early is kept for the result once there is one capture, else raised."""
         o = self._o
         self.recorders.ready()
+        with failing_as("make", self._folder.parent):  # found out before anything is recorded
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
         probed = probe(o.probe_options(), self._server.target, self._server.info, self._seed(), self._say)
         for note in probed.notes:
             self._say(note)

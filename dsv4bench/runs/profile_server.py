@@ -23,6 +23,7 @@ from dsv4bench.server.detect import detect
 from dsv4bench.server.launch import Launched, launch
 from dsv4bench.server.profiler_setup import ask_for_workers
 from dsv4bench.server.target import Target, find_target, parse_url
+from dsv4bench.store.files import failing_as
 
 VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_PROFILE_V2", "SGLANG_TORCH_PROFILER_DIR")
 
@@ -66,6 +67,8 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
         if o.method == "nsys":
             session = stack.enter_context(NsysSession(command, say=say))
             command, variables = session.command, {**variables, **session.env}
+        with failing_as("make", folder):
+            folder.mkdir(parents=True, exist_ok=True)
         say(f"starting the server: {redact_text(o.launch)}")
         server = stack.enter_context(launch(command, log_path=folder / "server.log", env=variables))
         took = server.wait_ready(url, o.ready_timeout_s, o.headers, o.insecure)

@@ -39,7 +39,7 @@ class Recorders:
 
     def __init__(self, o: LiveOptions, server: Served, say: MessageCallback) -> None:
         self._o, self._server, self._say = o, server, say
-        self._made: list[Path] = []
+        self._made: dict[Path, TorchHttpWindow | None] = {}
 
     def ready(self) -> None:
         """Raises UsageError when what was asked for cannot be recorded of this server."""
@@ -69,20 +69,30 @@ class Recorders:
 
     def kept(self, captured: Captured, folder: Path) -> list[str]:
         """The files where they stay: out of the folder under /tmp that was made for them, else where they are."""
-        made = captured.server_path is not None and Path(captured.server_path) in self._made
-        if not made or not captured.files:
+        own = Path(captured.server_path) if captured.server_path is not None else None
+        if own not in self._made or not captured.files:
             return list(captured.files)
         with failing_as("move a trace into", folder):
             folder.mkdir(parents=True, exist_ok=True)
             moved = [str(shutil.move(file, folder / Path(file).name)) for file in captured.files]
-        shutil.rmtree(Path(captured.files[0]).parent, ignore_errors=True)
+        window = self._made[own]
+        if window is None or not window.short:  # else a rank may still write there
+            shutil.rmtree(Path(captured.files[0]).parent, ignore_errors=True)
         return moved
 
     def clean(self) -> None:
-        """Folders that stayed empty; a server that was not seen to stop may still write into the others."""
-        for folder in self._made:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        """Folders that stayed empty, and those of windows that were cut short.
+
+        Where a server was not seen to stop its folder stays: a flush into a folder that is gone ends some servers.
+        """
+        for folder, window in self._made.items():
+            if window is not None and window.may_write:
+                self._say(f"{folder} is left: the server may still write its trace there")
+            elif window is not None and window.unwanted:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
     def _torch(self, profiled: Profiled, role: str, label: str, tpot_s: float) -> TorchHttpWindow:
         o = self._o
@@ -95,7 +105,7 @@ class Recorders:
             by_stage=_only_by_stage(profiled),
             gpu_only=o.gpu_only,
         )
-        return TorchHttpWindow(
+        window = TorchHttpWindow(
             HttpProfiler(profiled.target.for_control(), profiled.info, ask),
             folder=folder,
             server_folder=server_folder,
@@ -104,6 +114,10 @@ class Recorders:
             flush_timeout_s=o.flush_timeout_s,
             say=self._say,
         )
+        made = Path(server_folder) if server_folder is not None else None
+        if made in self._made:
+            self._made[made] = window
+        return window
 
     def _folders(self, profiled: Profiled) -> tuple[Path | None, str | None]:
         """Where its files are seen from here, and what the server calls that place."""
@@ -141,8 +155,8 @@ class Recorders:
     def _shared_folder(self) -> Path:
         place = SHARED_TMP if os.access(SHARED_TMP, os.W_OK) else None
         folder = Path(tempfile.mkdtemp(prefix="dsv4bench-", dir=place))
-        folder.chmod(0o777)  # the server may be another user's
-        self._made.append(folder)
+        folder.chmod(0o1777)  # the server may be another user's; what it writes is nobody else's to replace
+        self._made[folder] = None
         return folder
 
 
