@@ -10,8 +10,9 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
+from dsv4bench.host import pipe as host_pipe
+
 START, STOP = b"S", b"E"
-HEADER_BYTES = 4
 
 Why = Literal["missing", "library", "permission", "busy", "unsupported", "failed"]
 
@@ -66,30 +67,15 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def write_frame(pipe: BinaryIO, frame: Frame) -> None:
-    raw = _encoder.encode(frame)
-    rest = memoryview(len(raw).to_bytes(HEADER_BYTES, "little") + raw)
-    while rest:
-        rest = rest[pipe.write(rest) :]
+    host_pipe.write_message(pipe, _encoder.encode(frame))
 
 
 def read_frame(pipe: BinaryIO) -> Frame | None:
     """The next frame; None when the other side is gone, or speaks something else."""
-    head = _exactly(pipe, HEADER_BYTES)
-    raw = _exactly(pipe, int.from_bytes(head, "little")) if head else None
+    raw = host_pipe.read_message(pipe)
     if raw is None:
         return None
     try:
         return _decoder.decode(raw)
     except msgspec.DecodeError:
         return None
-
-
-def _exactly(pipe: BinaryIO, n: int) -> bytes | None:
-    parts, left = [], n
-    while left:
-        part = pipe.read(left)
-        if not part:
-            return None
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)

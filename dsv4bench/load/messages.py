@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from dsv4bench.host import pipe as host_pipe
 from dsv4bench.records.request import RequestRecord
 
 
@@ -105,29 +106,13 @@ Message = Job | Go | Stop | Ready | Tick | Watched | Finished | Failed
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
-HEADER_BYTES = 4
 
 
 def write_message(pipe: BinaryIO, message: Message) -> None:
-    raw = _encoder.encode(message)
-    rest = memoryview(len(raw).to_bytes(HEADER_BYTES, "little") + raw)
-    while rest:
-        rest = rest[pipe.write(rest) :]
+    host_pipe.write_message(pipe, _encoder.encode(message))
 
 
 def read_message(pipe: BinaryIO) -> Message | None:
     """The next message; None when the other side is gone."""
-    head = _exactly(pipe, HEADER_BYTES)
-    raw = _exactly(pipe, int.from_bytes(head, "little")) if head else None
+    raw = host_pipe.read_message(pipe)
     return _decoder.decode(raw) if raw is not None else None
-
-
-def _exactly(pipe: BinaryIO, n: int) -> bytes | None:
-    parts, left = [], n
-    while left:
-        part = pipe.read(left)
-        if not part:
-            return None
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)

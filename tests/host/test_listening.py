@@ -56,9 +56,9 @@ def test_nobody_listens() -> None:
 
 
 def test_a_process_in_a_container_has_another_root() -> None:
-    inside = Listening(pid=42, folder="/app", own_root=False)
-    assert inside.path("traces") == Path("/proc/42/root/app/traces")
-    assert inside.path("/tmp/x") == Path("/proc/42/root/tmp/x")
+    inside, its_root = Listening(pid=42, folder="/app", own_root=False), Path("/proc", "42", "root")
+    assert inside.path("traces") == its_root / "app" / "traces"
+    assert inside.path("/srv/x") == its_root / "srv" / "x"
 
 
 def test_where_there_is_no_proc(tmp_path: Path) -> None:
