@@ -66,18 +66,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def load_binding(libcupti: str) -> Any:
-    """The binding's plain functions, with that library behind them. Raises CannotSample."""
+    """The binding's plain functions, with that library behind them. Raises CannotSample.
+
+    CUPTI knows no device before the driver is initialised, and this process makes no context that would do it.
+    """
     try:
         ctypes.CDLL(libcupti, mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
         raise CannotSample("library", f"{libcupti} does not load: {e}", "pip install -U nvidia-cuda-cupti") from None
     try:
         binding = importlib.import_module("cupti.cupti")
+    except ModuleNotFoundError as e:
+        raise CannotSample("library", f"cupti-python lacks {e.name}", "pip install 'dsv4bench[gpu]'") from None
     except Exception as e:  # the binding's own loader has several of its own
         raise CannotSample("library", f"the CUPTI binding does not load: {e}", "it needs the NVIDIA driver") from None
     if not hasattr(binding, "pm_sampling_enable"):
         raise CannotSample("library", "this cupti-python is too old for PM sampling", BESIDE_TORCH)
+    initialise_driver()
     return binding
+
+
+def initialise_driver(driver: str = "libcuda.so.1") -> None:
+    """cuInit. Raises CannotSample where there is no driver, or no GPU for it."""
+    try:
+        code = ctypes.CDLL(driver).cuInit(0)
+    except (OSError, AttributeError) as e:
+        raise CannotSample("library", f"the CUDA driver does not load: {e}", "it needs the NVIDIA driver") from None
+    if code != 0:
+        raise CannotSample("failed", f"the CUDA driver finds no GPU (cuInit: {code})", "see `nvidia-smi`")
 
 
 class Recording:

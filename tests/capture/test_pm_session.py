@@ -210,3 +210,43 @@ def test_what_is_no_frame_ends_the_hearing() -> None:
     assert read_frame(io.BytesIO(b"")) is None
     assert read_frame(io.BytesIO(b"\x02\x00\x00\x00hi")) is None
     assert read_frame(io.BytesIO(b"\xff\x00\x00\x00cut")) is None
+
+
+def test_the_driver_is_initialised_before_anything_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUPTI answers INVALID_PARAMETER to the first question about a device otherwise."""
+    order: list[str] = []
+
+    class Driver:
+        def cuInit(self, flags: int) -> int:  # noqa: N802
+            order.append(f"cuInit {flags}")
+            return 0
+
+    def load(path: str, mode: int = 0) -> object:
+        order.append(path)
+        return Driver()
+
+    monkeypatch.setattr(pm_process.ctypes, "CDLL", load)
+    monkeypatch.setattr(pm_process.importlib, "import_module", lambda name: FakeCupti())
+    assert hasattr(pm_process.load_binding("/x/libcupti.so.13"), "pm_sampling_enable")
+    assert order == ["/x/libcupti.so.13", "libcuda.so.1", "cuInit 0"]
+
+
+def test_a_driver_without_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        def cuInit(self, flags: int) -> int:  # noqa: N802
+            return 100
+
+    monkeypatch.setattr(pm_process.ctypes, "CDLL", lambda path: Driver())
+    with pytest.raises(CannotSample, match="cuInit: 100"):
+        pm_process.initialise_driver()
+
+
+def test_a_module_that_the_binding_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(name: str) -> object:
+        raise ModuleNotFoundError("No module named 'elftools'", name="elftools")
+
+    monkeypatch.setattr(pm_process.ctypes, "CDLL", lambda path, mode=0: object())
+    monkeypatch.setattr(pm_process.importlib, "import_module", lacks)
+    with pytest.raises(CannotSample) as e:
+        pm_process.load_binding("/x/libcupti.so.13")
+    assert "elftools" in e.value.refused.message and "dsv4bench[gpu]" in e.value.refused.hint
