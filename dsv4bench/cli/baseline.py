@@ -22,7 +22,7 @@ def set_baseline(
 ) -> None:
     """Pin NAME to an experiment. A gate never does this by itself."""
     from dsv4bench.records.codec import encode
-    from dsv4bench.records.verdict import BaselinesDocument
+    from dsv4bench.records.gate import BaselinesDocument
     from dsv4bench.runs.baselines import set_baseline as run_set
 
     entry = run_set(out, name, experiment, reason)

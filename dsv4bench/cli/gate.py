@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from dsv4bench.errors import BenchError
-    from dsv4bench.records.verdict import GateDocument
+    from dsv4bench.records.gate import GateDocument
 
 
 def gate(
@@ -35,7 +35,7 @@ def gate(
     from dsv4bench.cli.main import print_error
     from dsv4bench.errors import BenchError
     from dsv4bench.records.cell import ErrorNote
-    from dsv4bench.records.verdict import GateDocument
+    from dsv4bench.records.gate import GateDocument
     from dsv4bench.runs.gate import EXIT_CODES
 
     error: BenchError | None = None

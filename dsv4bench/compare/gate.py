@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from dsv4bench.compare.statistics import Estimate, few_launches, holm, t_quantile
 from dsv4bench.metrics import BY_NAME
-from dsv4bench.records.verdict import Outcome
+from dsv4bench.records.gate import Outcome
 
 K = TypeVar("K")
 

@@ -24,7 +24,7 @@ from dsv4bench.compare.statistics import Estimate, paired
 from dsv4bench.errors import UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.verdict import GateCell, GateDocument, Outcome
+from dsv4bench.records.gate import GateCell, GateDocument, Outcome
 
 MIN_REQUESTS = 10
 MIN_RUNS = 5

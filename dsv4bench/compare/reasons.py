@@ -17,7 +17,7 @@ from dsv4bench.compare.gate import GATING
 from dsv4bench.compare.levels import Key, mean_of
 from dsv4bench.compare.statistics import SD_FLOOR, Estimate
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.verdict import Outcome
+from dsv4bench.records.gate import Outcome
 
 SHOWN_PART = 0.5  # of the drop of throughput that a latency must show; one of the two shows all of it
 ONE_SIDED_LEVELS = 6

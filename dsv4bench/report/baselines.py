@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from dsv4bench.records.verdict import BaselinesDocument
+from dsv4bench.records.gate import BaselinesDocument
 
 
 def baselines_table(d: BaselinesDocument) -> Table:

@@ -20,15 +20,14 @@ from dsv4bench.records.breakdown import (
     DeviceBreakdown,
     KernelRow,
     RankSummary,
-    Steps,
     UnitTime,
 )
 from dsv4bench.records.shares import SharesDocument
+from dsv4bench.report.breakdown_steps import OVERLAP, steps_lines, steps_table
 from dsv4bench.report.breakdown_values import DASH, frac, ms, number, percent, shortened, text_table
 from dsv4bench.report.captures import capture_lines, captures_table, live_lines
 from dsv4bench.report.plan import plan_lines, plan_table, share_tables, shift_tables
 
-OVERLAP = "overlap of components"
 RUNS_ON = {"tensor": "tensor cores", "cuda": "CUDA cores", "unknown": "unknown"}
 
 
@@ -175,60 +174,6 @@ def unit_table(units: Sequence[UnitTime], of: str) -> Table:
     for u in units:
         table.add_row(Text(RUNS_ON[u.runs_on]), Text(ms(u.time_ns)), Text(frac(u.share_of_busy_frac)))
     return table
-
-
-def steps_table(steps: Steps) -> Table:
-    """One decode step: the median of each component; `alone` is what the plan rests on."""
-    where = f" of {steps.label}" if steps.label else ""
-    table = text_table(
-        f"Decode step{where}, median of {steps.count} (found by {steps.method})",
-        ["component"],
-        ["alone ms", "of step", "kernels ms", "launches"],
-        [],
-    )
-    for c in steps.components:
-        table.add_row(
-            Text(c.component),
-            Text(ms(c.exclusive_median_ns)),
-            Text(frac(c.share_of_step_frac)),
-            Text(ms(c.median_ns)),
-            Text(number(c.launches)),
-        )
-    for name, ns in (
-        (OVERLAP, steps.overlap_median_ns),
-        ("copies alone", steps.copy_only_median_ns),
-        ("idle", steps.idle_median_ns),
-        ("step", steps.median_ns),
-    ):
-        share = ns / steps.median_ns if ns is not None and steps.median_ns else None
-        table.add_row(
-            Text(name), Text(ms(ns)), Text(frac(share)), "", Text(number(steps.launches)) if name == "step" else ""
-        )
-    return table
-
-
-def steps_lines(steps: Steps) -> list[str]:
-    """What else is known of the steps."""
-    where = f"{steps.label}: " if steps.label else ""
-    if not steps.count:
-        return [f"{where}no decode step was found; shares are of the whole file"]
-    if steps.median_ns is None:
-        return [f"{where}{steps.count} decode steps are too few for a median; shares are of the whole file"]
-    parts = [f"step {ms(steps.median_ns)} ms"]
-    if steps.iqr_ns is not None:
-        parts.append(f"middle half {ms(steps.iqr_ns[0])} to {ms(steps.iqr_ns[1])} ms")
-    for value, what in (
-        (steps.batch, "sequences a step"),
-        (steps.layers, "layers"),
-        (steps.launches, "kernels"),
-        (steps.graph_launches, "graph launches"),
-    ):
-        if value is not None:
-            parts.append(f"{number(value)} {what}")
-    apart = [f"{n} {what}" for n, what in ((steps.prefill_steps, "prefill"), (steps.mixed_steps, "mixed")) if n]
-    if apart:
-        parts.append(f"set apart: {' and '.join(apart)} steps")
-    return [f"{where}{', '.join(parts)}"]
 
 
 def _print_label(console: Console, document: BreakdownDocument, label: str | None, top: int) -> None:

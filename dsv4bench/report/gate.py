@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsv4bench.metrics import BY_NAME
-from dsv4bench.records.verdict import GateCell, GateDocument, Outcome, SelfTestDocument
+from dsv4bench.records.gate import GateCell, GateDocument, Outcome, SelfTestDocument
 
 DASH = "–"
 HEADS = ("level", "metric", "baseline", "candidate", "change", "interval", "limit", "could see", "n", "outcome")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsv4bench.records.verdict import GateCell, GateDocument, Outcome
+from dsv4bench.records.gate import GateCell, GateDocument, Outcome
 from dsv4bench.report.gate import basis, change, headline, label, value, worst_first
 
 MAX_ANNOTATIONS = 9

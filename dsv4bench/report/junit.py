@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from dsv4bench.records.verdict import GateDocument, Outcome
+from dsv4bench.records.gate import GateDocument, Outcome
 from dsv4bench.report.gate import basis, change, headline, label, value
 
 ERRORS = (Outcome.INCONCLUSIVE, Outcome.NOT_COMPARABLE)

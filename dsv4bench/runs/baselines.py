@@ -13,7 +13,7 @@ import msgspec
 
 from dsv4bench.compare.integrity import breaches_of_arm
 from dsv4bench.errors import StoreError, Unanswerable, UsageError
-from dsv4bench.records.verdict import BaselineEntry, BaselinesDocument
+from dsv4bench.records.gate import BaselineEntry, BaselinesDocument
 from dsv4bench.runs.arms import arm_of
 from dsv4bench.store import baselines
 from dsv4bench.store.naming import iso, utc_now

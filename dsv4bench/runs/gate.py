@@ -19,7 +19,8 @@ from dsv4bench.compare.noise import Noise, noise_of
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.codec import encode
-from dsv4bench.records.verdict import GateDocument, InputNote, Outcome
+from dsv4bench.records.gate import GateDocument, Outcome
+from dsv4bench.records.verdict import InputNote
 from dsv4bench.runs.arms import arm_of, load_arms
 from dsv4bench.runs.baselines import is_number, pinned_id
 from dsv4bench.store import baselines, calibration, files

@@ -15,7 +15,7 @@ from dsv4bench.compare.integrity import breaches_of_arm
 from dsv4bench.compare.judgement import Rules, judge
 from dsv4bench.errors import BenchError, Unanswerable
 from dsv4bench.records.arm import Arm
-from dsv4bench.records.verdict import GateDocument, Outcome, SelfTestCase, SelfTestDocument
+from dsv4bench.records.gate import GateDocument, Outcome, SelfTestCase, SelfTestDocument
 from dsv4bench.runs.arms import arm_of
 from dsv4bench.runs.baselines import pinned_id
 from dsv4bench.store.store import Store

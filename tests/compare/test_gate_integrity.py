@@ -17,8 +17,8 @@ from dsv4bench.compare.integrity import check
 from dsv4bench.compare.judgement import judge
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell, Invalid
+from dsv4bench.records.gate import Outcome
 from dsv4bench.records.request import TokenSource
-from dsv4bench.records.verdict import Outcome
 
 BASE = sample_arm("base", seed=1)
 COPY = again(BASE)

@@ -15,7 +15,7 @@ from dsv4bench.errors import UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.calibration import Calibration, NoiseFloor
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.verdict import GateCell, GateDocument, Outcome
+from dsv4bench.records.gate import GateCell, GateDocument, Outcome
 
 STORED = sample_arm("base", seed=1)
 STORED_AGAIN = again(STORED)

@@ -14,7 +14,7 @@ import pytest
 from dsv4bench.compare import gate
 from dsv4bench.compare.gate import decide, log_limit, overall, to_frac
 from dsv4bench.compare.statistics import Estimate, paired
-from dsv4bench.records.verdict import Outcome
+from dsv4bench.records.gate import Outcome
 
 SIGMA_LAUNCH, SIGMA_RUN = 0.010, 0.006
 LIMIT = log_limit("output_tok_s", 0.05)

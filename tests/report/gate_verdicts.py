@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dsv4bench.records.cell import ErrorNote
-from dsv4bench.records.verdict import GateCell, GateDocument, Outcome
+from dsv4bench.records.gate import GateCell, GateDocument, Outcome
 
 
 def gate_cell(concurrency: int, outcome: Outcome, delta_frac: float | None = 0.0, reason: str = "why") -> GateCell:

@@ -7,7 +7,7 @@ import re
 import msgspec
 from gate_verdicts import document, failed, gate_cell, never_judged, not_comparable
 
-from dsv4bench.records.verdict import Outcome
+from dsv4bench.records.gate import Outcome
 from dsv4bench.report.github import MAX_SUMMARY_BYTES, summary, workflow_commands
 
 COMMAND = re.compile(r"^::(error|notice) title=([^:,]*)::(.*)$")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from gate_verdicts import document, failed, gate_cell, never_judged, not_comparable
 
-from dsv4bench.records.verdict import GateDocument, Outcome
+from dsv4bench.records.gate import GateDocument, Outcome
 from dsv4bench.report.junit import junit_xml
 
 

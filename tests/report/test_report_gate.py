@@ -7,7 +7,7 @@ import io
 from gate_verdicts import document, failed, gate_cell, never_judged, not_comparable
 from rich.console import Console
 
-from dsv4bench.records.verdict import GateDocument, Outcome
+from dsv4bench.records.gate import GateDocument, Outcome
 from dsv4bench.report.gate import MAX_ROWS, print_gate
 
 

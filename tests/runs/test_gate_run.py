@@ -21,7 +21,7 @@ from dsv4bench.compare.injection import changed, sample_arm, slowed, with_few_re
 from dsv4bench.errors import BenchError, StoreError, Unanswerable, UsageError
 from dsv4bench.records.codec import decode
 from dsv4bench.records.experiment import Status
-from dsv4bench.records.verdict import GateDocument, Outcome
+from dsv4bench.records.gate import GateDocument, Outcome
 from dsv4bench.runs.baselines import list_baselines, pinned_id, set_baseline
 from dsv4bench.runs.calibrate import run_calibrate
 from dsv4bench.runs.gate import run_gate

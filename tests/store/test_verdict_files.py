@@ -10,7 +10,8 @@ import pytest
 
 from dsv4bench.errors import StoreError, UsageError
 from dsv4bench.records.codec import encode
-from dsv4bench.records.verdict import GateDocument, InputNote, VerdictDocument
+from dsv4bench.records.gate import GateDocument
+from dsv4bench.records.verdict import InputNote, VerdictDocument
 from dsv4bench.store import verdict_files
 
 NOW = datetime(2026, 11, 29, 23, 15, tzinfo=UTC)
