@@ -22,6 +22,11 @@ class CaptureWindow(Protocol):
     @property
     def method(self) -> Method: ...
 
+    @property
+    def abort_s(self) -> float:
+        """The time after which `abort` gives up as things stand; 0 where there is nothing to wait for."""
+        ...
+
     def open(self) -> None:
         """Start recording; returns when the recorder has confirmed that it does.
 

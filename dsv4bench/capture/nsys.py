@@ -6,7 +6,7 @@ export to SQLite; or, with a `ProfilerRange`, from the server's own cudaProfiler
 
 A report holds the whole environment and the command lines of the server, keys and tokens included. So it lies in a
 folder that only this user may enter, for as long as the session lasts: read `Captured.files` before that. With `keep`
-reports are copied there, readable by their owner only, and a note says what they hold.
+reports are copied there (`Captured.kept`), readable by their owner only, and it is said what they hold.
 """
 
 from __future__ import annotations
@@ -158,15 +158,19 @@ class NsysSession:
         return said
 
     def kept(self, report: Path) -> Path | None:
-        """A copy of a report for its owner, with a note of what it holds; None where none was asked for."""
+        """A copy of a report for its owner, and that is said with what it holds; None where none was asked for."""
         if self.keep is None:
             return None
-        self.keep.mkdir(parents=True, exist_ok=True)
         copy = self.keep / f"{report.stem}-{time.strftime('%Y%m%d-%H%M%S')}{report.suffix}"
-        descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as target, report.open("rb") as source:
-            shutil.copyfileobj(source, target)
-        self.notes.append(KEPT.format(path=copy))
+        try:
+            self.keep.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as target, report.open("rb") as source:
+                shutil.copyfileobj(source, target)
+        except OSError as error:
+            self.say(f"{copy} is not whole: {error.strerror or error}")
+            return None
+        self.say(KEPT.format(path=copy))
         return copy
 
     def _environment(self) -> Mapping[str, str]:

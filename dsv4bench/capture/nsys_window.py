@@ -58,6 +58,10 @@ class NsysWindow:
     def method(self) -> Literal["nsys"]:
         return "nsys"
 
+    @property
+    def abort_s(self) -> float:
+        return 0.0 if self._state in ("new", "over") else 2 * _ABORT_S
+
     def open(self) -> None:
         """Start recording. Raises UsageError without room, Unanswerable where the server died or nsys does not."""
         s = self._session
@@ -101,7 +105,7 @@ class NsysWindow:
         export = self._export(report)
         self._state = "over"
         missing = missing_gpus(export, s.ranks)
-        s.kept(report)
+        copy = s.kept(report)
         report.unlink()
         notes = [f"recorded by {s.nsys.shown}", *([missing] if missing else []), *s.notes]
         return Captured(
@@ -109,6 +113,7 @@ class NsysWindow:
             opened=self._opened,
             closed=closed,
             files=[str(export)],
+            kept=[str(copy)] if copy is not None else [],
             label=self._stem,
             notes=notes,
         )

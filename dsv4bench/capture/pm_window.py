@@ -5,51 +5,41 @@ The server is not told: nothing is profiled in it, so its speed in the window is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from dsv4bench.capture.counters import Opened, open_counters
-from dsv4bench.capture.pm import INTERVAL_US
+from dsv4bench.capture.counters import Opened
 from dsv4bench.errors import BenchError, Unanswerable
 from dsv4bench.records.capture import Captured, Method, Moment
 
 _NOTHING = "no recording had begun"
+STOP_S = 30.0  # after which a sampling process is not waited for
 
 
 class PmWindow:
-    """A `CaptureWindow`. `gpus` in NVML's order; None: those in use."""
+    """A `CaptureWindow` on counters that are open already, and stay open for the next window."""
 
     method: Method = "pm"
 
-    def __init__(
-        self,
-        gpus: Sequence[int] | None = None,
-        interval_us: float = INTERVAL_US,
-        opening: Callable[[Sequence[int] | None, float], Opened] = open_counters,
-    ) -> None:
-        self._gpus, self._interval_us, self._open_counters = gpus, interval_us, opening
-        self._opened: Opened | None = None
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
         self._since: Moment | None = None
+        self._samples = False
 
-    def prepare(self) -> None:
-        """Open the counters, a second or two, before the load is there. `open` does it otherwise."""
-        if self._opened is None:
-            self._opened = self._open_counters(self._gpus, self._interval_us)
+    @property
+    def abort_s(self) -> float:
+        return STOP_S if self._samples else 0.0
 
     def open(self) -> None:
-        self.prepare()
-        assert self._opened is not None
+        self._samples = True
         self._opened.counters.start()
         self._since = Moment.now()
 
     def close(self) -> Captured:
-        if self._opened is None or self._since is None:
+        if not self._samples or self._since is None:
             raise Unanswerable("nothing was sampled: the window was never open")
-        opened, counters = self._opened, self._opened.counters
-        until = Moment.now()
+        counters, until = self._opened.counters, Moment.now()
+        self._samples = False
         samples = counters.stop()
         method, metrics = counters.method, ", ".join(counters.metrics)
-        notes = [f"{method}: {metrics}", *opened.notes, *counters.said, *filter(None, [counters.ended])]
-        self._end()
+        notes = [f"{method}: {metrics}", *self._opened.notes, *counters.said, *filter(None, [counters.ended])]
         if not any(len(one.time_ns) for one in samples):
             raise Unanswerable(
                 f"{method} brought no sample" + (f": {counters.ended}" if counters.ended else ""),
@@ -58,16 +48,11 @@ class PmWindow:
         return Captured(method="pm", opened=self._since, closed=until, samples=samples, notes=notes)
 
     def abort(self) -> str:
-        if self._opened is None:
+        if not self._samples:
             return _NOTHING
+        self._samples = False
         try:
             self._opened.counters.stop()
-            self._end()
         except (BenchError, OSError) as e:
             return f"the sampling processes did not end in order ({e})"
         return "sampling was stopped"
-
-    def _end(self) -> None:
-        if self._opened is not None:
-            self._opened.counters.close()
-        self._opened = None

@@ -86,6 +86,10 @@ class TorchHttpWindow:
     def method(self) -> Method:
         return "torch"
 
+    @property
+    def abort_s(self) -> float:
+        return ABORT_S if self._may_record else 0.0
+
     def open(self) -> None:
         """Raises UsageError when the server refuses or has no room, MeasuredBad when it does not answer."""
         if self._folder is not None:

@@ -75,7 +75,12 @@ class Service:
         self.config: EngineConfig = self.engine.config
         self.vocab_size = self.config.dims.vocab_size
         self.tokenizer = ToyTokenizer(self.vocab_size)
-        self.reader = RequestReader(self.tokenizer, self.config.served_model_name, self.config.max_model_len)
+        self.reader = RequestReader(
+            self.tokenizer,
+            self.config.served_model_name,
+            self.config.max_model_len,
+            logprobs=self.config.tells_logprobs,
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -229,10 +234,14 @@ class Service:
         return PlainTextResponse("Start profiling.\n")
 
     async def stop_profile(self, _: Request) -> Response:
-        trace = await asyncio.wrap_future(self.engine.stop_profile())
+        try:
+            trace = await asyncio.wrap_future(self.engine.stop_profile())
+        except BenchError as error:
+            raise ApiError(500, f"{error.message}; {error.hint}", kind="InternalServerError") from None
         if trace is None:
             return PlainTextResponse("Stop profiling: no step was recorded.\n")
-        return PlainTextResponse(f"Stop profiling: {trace}\n")
+        early = self.engine.profile_ended_early
+        return PlainTextResponse(f"Stop profiling: {trace}\n{early}\n" if early else f"Stop profiling: {trace}\n")
 
 
 async def _disconnected(request: Request) -> None:

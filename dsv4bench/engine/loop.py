@@ -93,8 +93,13 @@ class EngineLoop:
         return self._ask(lambda: self._profiler.start(request))
 
     def stop_profile(self) -> Future[Path | None]:
-        """The path of the trace; that of the last one when none is running."""
-        return self._ask(lambda: self._profiler.stop() or self._profiler.last_trace)
+        """The path of the trace; that of the last one when none is running. StoreError: it was not written."""
+        return self._ask(self._profiler.stop)
+
+    @property
+    def profile_ended_early(self) -> str:
+        """Why the last profile ended by itself before its steps were done; empty when it did not."""
+        return self._profiler.ended_early
 
     def _cancel(self, request_id: str) -> None:
         if self._stepper.schedule.cancel(request_id):

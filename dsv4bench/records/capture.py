@@ -33,15 +33,17 @@ class Moment:
 class Captured:
     """What a window brought. `files` are whole and lie on this host; `server_path` is where the server wrote instead.
 
-    `opened` and `closed` bracket the recording: the recorder had confirmed its start at `opened`, and was told to
-    stop at `closed`. `steps_seen` are decode steps between them by the client's count (the fewest tokens of any
-    stream over the tokens a step). `samples` are those of a method that writes no trace (pm).
+    `kept` are copies that stay where `files` go with the recorder's session (nsys). `opened` and `closed` bracket the
+    recording: the recorder had confirmed its start at `opened`, and was told to stop at `closed`. `steps_seen` are
+    decode steps between them by the client's count (the fewest tokens of any stream over the tokens a step).
+    `samples` are those of a method that writes no trace (pm).
     """
 
     method: Method
     opened: Moment
     closed: Moment
     files: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     server_path: str | None = None
     samples: list[DeviceSamples] = field(default_factory=list)
     label: str | None = None

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dsv4bench.records.breakdown import BreakdownDocument
 from dsv4bench.records.experiment import Experiment, IndexEntry
+from dsv4bench.report.captures import activity_line
 
 
 def experiments_table(entries: Sequence[IndexEntry]) -> Table:
@@ -40,11 +41,12 @@ def header_lines(e: Experiment) -> list[str]:
 
 
 def profiled_lines(breakdowns: Sequence[BreakdownDocument]) -> list[str]:
-    """Which implementations ran at each profiled coordinate, by the names of the kernels."""
+    """Which implementations ran at each profiled coordinate, by the names of the kernels; how busy its GPUs were."""
     found = []
     for b in breakdowns:
         where = f"C={b.concurrency}" + (f" ISL {b.isl}" if b.isl is not None else "")
         found += [f"profiled at {where}: {one.text}" for one in b.live if one.moe or one.attention]
+        found += [f"sampled at {where}: {activity_line(c.activity)}" for c in b.captures if c.activity is not None]
     return found
 
 

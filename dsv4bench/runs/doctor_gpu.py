@@ -29,7 +29,7 @@ def examine_gpu(m: Machine) -> list[Finding]:
         _importer(nsys),
         _nsight("ncu", find_ncu(), "Nsight Compute"),
         _cupti(),
-        _permission(counter_rights()),
+        _permission(counter_rights(), m.driver),
         *_sampling(bool(m.gpus)),
     ]
 
@@ -102,13 +102,20 @@ def _cupti() -> Finding:
     )
 
 
-def _permission(rights: CounterRights) -> Finding:
-    setting = {True: "administrators only", False: "every user", None: "the driver does not say"}[rights.restricted]
-    who = "this process is one" if rights.admin else "this process is none"
+def _permission(rights: CounterRights, driver: str | None) -> Finding:
+    what = "GPU counters' permission"
+    if rights.restricted is None and driver is None:
+        return Finding(what=what, ok=False, found="not asked: no NVIDIA driver", remedy=ON_A_GPU_HOST)
+    who = "this process has administrator's rights" if rights.admin else "this process has no administrator's rights"
+    setting = {
+        True: f"for administrators only; {who}",
+        False: "for every user",
+        None: f"the driver does not tell for whom; {who}",
+    }
     return Finding(
-        what="GPU counters' permission",
+        what=what,
         ok=rights.allowed is True,
-        found=setting + (f"; {who}" if rights.restricted is not False else ""),
+        found=setting[rights.restricted],
         remedy="" if rights.allowed else REMEDY,
     )
 

@@ -29,6 +29,7 @@ class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     isl: int = 1024
     roles: dict[str, str] = msgspec.field(default_factory=dict)
     trace_dir: str | None = None
+    keep_trace: str | None = None
     gpu_only: bool = False
     model: str | None = None
     endpoint: Endpoint = "completions"
@@ -70,6 +71,11 @@ class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(
                 "--with nsys records a server that it started: attaching to a process was removed from nsys",
                 "give the server's command: --launch 'vllm serve …' or --launch 'python -m sglang.launch_server …'",
+            )
+        if self.keep_trace is not None and self.method != "nsys":
+            raise UsageError(
+                f"--keep-trace {self.keep_trace} with --with {self.method}",
+                "it keeps nsys' reports, which hold secrets; torch's traces stay in results/traces, pm writes none",
             )
         if self.roles and self.launch is not None:
             raise UsageError("--role beside --launch", "roles name workers that run already")

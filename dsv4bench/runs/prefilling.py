@@ -11,7 +11,8 @@ import dataclasses
 from dsv4bench.capture import CaptureWindow
 from dsv4bench.load.hold import Hold
 from dsv4bench.records.progress import MessageCallback
-from dsv4bench.runs.steady import Steady, Window, told_to_stop
+from dsv4bench.runs.steady import Steady, Window
+from dsv4bench.runs.told_to_stop import told_to_stop
 
 OUTPUT_TOKENS = 2
 SPARE = 8

@@ -20,7 +20,7 @@ from dsv4bench.records.breakdown import BreakdownDocument, CaptureNote, Plan
 from dsv4bench.records.shares import SharesDocument
 from dsv4bench.records.trace import KernelCounters, Sass
 from dsv4bench.runs.campaign_data import is_campaign, load_campaign
-from dsv4bench.runs.profile_captures import Capture, beside_trace, captures_of
+from dsv4bench.runs.profile_captures import Capture, beside_trace, captures_of, stored_notes
 from dsv4bench.runs.profile_inputs import Inputs, read_inputs, trace_files
 from dsv4bench.runs.profile_plan import (
     PlanOptions,
@@ -94,7 +94,10 @@ def run_profile(o: ProfileOptions) -> Profile:
         steps_by_label=[c.steps for c in captures],
         shifts=moved,
         live=[live_label(c.label, c.devices, rules) for c in captures],
-        captures=[beside_trace(notes[c.label], c.steps) for c in captures if c.label in notes],
+        captures=[
+            *(beside_trace(notes[c.label], c.steps) for c in captures if c.label in notes),
+            *stored_notes(inputs),
+        ],
         plan=plans[0].steps if plans else [],
         plans=plans,
         warnings=list(dict.fromkeys([*inputs.warnings, *warnings, *said])),

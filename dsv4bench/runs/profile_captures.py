@@ -16,7 +16,7 @@ from dsv4bench.attribution.prepared import prepared
 from dsv4bench.attribution.ranks import joined, summary
 from dsv4bench.attribution.steps import steps_of
 from dsv4bench.attribution.units import Units
-from dsv4bench.records.breakdown import CaptureNote, DeviceBreakdown, RankSummary, Steps
+from dsv4bench.records.breakdown import BreakdownDocument, CaptureNote, DeviceBreakdown, RankSummary, Steps
 from dsv4bench.records.rules import Rules
 from dsv4bench.records.trace import KernelCounters, KernelTable, KernelTrace, Sass
 from dsv4bench.runs.profile_counters import counted_device
@@ -88,9 +88,7 @@ def _stored(inputs: Inputs) -> list[Capture]:
     captures = []
     for label, found in inputs.stored:
         for b in found:
-            own = label
-            if len(found) > 1:
-                own = f"{label or b.config} C={b.concurrency}" + (f" ISL {b.isl}" if b.isl is not None else "")
+            own = _own_label(label, b, alone=len(found) == 1)
             devices, steps = b.devices, b.steps or Steps(count=0, method="none")
             if own is not None:
                 devices = [msgspec.structs.replace(d, label=own) for d in devices]
@@ -99,6 +97,22 @@ def _stored(inputs: Inputs) -> list[Capture]:
             captures.append(Capture(own or steps.label, devices, steps, ranks, b.concurrency, len(devices)))
             inputs.warnings += b.warnings
     return captures
+
+
+def stored_notes(inputs: Inputs) -> list[CaptureNote]:
+    """How breakdowns that were stored had been captured, under the label that they have now."""
+    return [
+        msgspec.structs.replace(note, label=_own_label(label, b, alone=len(found) == 1) or note.label)
+        for label, found in inputs.stored
+        for b in found
+        for note in b.captures
+    ]
+
+
+def _own_label(label: str | None, b: BreakdownDocument, alone: bool) -> str | None:
+    if alone:
+        return label
+    return f"{label or b.config} C={b.concurrency}" + (f" ISL {b.isl}" if b.isl is not None else "")
 
 
 def beside_trace(note: CaptureNote, steps: Steps) -> CaptureNote:

@@ -14,12 +14,10 @@ import contextlib
 import dataclasses
 import math
 import secrets
-import signal
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,7 +43,9 @@ from dsv4bench.runs.profile import Profile, ProfileOptions, checked_options, run
 from dsv4bench.runs.profile_server import Served, served
 from dsv4bench.runs.profile_windows import Recorders
 from dsv4bench.runs.steady import Steady, drained, held
+from dsv4bench.runs.terminating import terminated_as_interrupted
 from dsv4bench.server.scraper import GaugeScraper
+from dsv4bench.store import breakdowns
 from dsv4bench.store.files import failing_as
 from dsv4bench.store.naming import slug
 
@@ -79,7 +79,7 @@ def run_profile_live(o: LiveOptions, base: ProfileOptions, say: MessageCallback)
     need_files(max(o.concurrency))
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     folder = Path(o.root) / TRACES / f"{stamp}-{slug(o.name or o.method)}-{secrets.token_hex(2)}"
-    with _terminated_as_interrupted(), served(o, folder, say) as server:
+    with terminated_as_interrupted(), _no_empty_folder(folder), served(o, folder, say) as server:
         run = _Run(o, base, server, folder, say)
         try:
             run.capture_all()
@@ -172,7 +172,7 @@ class _Run:
             isl=self._o.isl,
             window=window,
             reference=reference if role == "decode" else None,
-            files=files,
+            files=window.captured.kept if self._o.method == "nsys" else files,
             more=unseen_gpus(files, self._o.launch, self._server.info) if self._o.method == "nsys" else [],
         )
         self._say(note_line(note))
@@ -220,7 +220,7 @@ class _Run:
     def _of(self, taken: list[_Taken], config: str | None) -> Profile:
         with_files = [t for t in taken if t.files]
         if not with_files:
-            return Profile(BreakdownDocument(config=config, captures=[t.note for t in taken]), [], [])
+            return self._sampled([t.note for t in taken], config)
         return run_profile(
             msgspec.structs.replace(
                 self._base,
@@ -231,6 +231,21 @@ class _Run:
                 captures=[t.note for t in with_files],
             )
         )
+
+    def _sampled(self, notes: list[CaptureNote], config: str | None) -> Profile:
+        """Of captures without a trace: what was sampled is stored under its coordinate, beside any kernels there."""
+        whole = BreakdownDocument(
+            config=config,
+            concurrency=max((n.concurrency for n in notes), default=None),
+            isl=self._o.isl,
+            captures=notes,
+        )
+        stored = [
+            breakdowns.write(self._o.root, msgspec.structs.replace(whole, concurrency=n.concurrency, captures=[n]))
+            for n in notes
+            if config is not None and n.activity is not None
+        ]
+        return Profile(whole, [], stored)
 
     def _seed(self) -> int:
         return self._o.seed if self._o.seed is not None else secrets.randbits(31)
@@ -244,17 +259,13 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is Ctrl-C here: a profiler that runs is told to stop in either case."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+def _no_empty_folder(folder: Path) -> Iterator[None]:
+    """Of the folders that were made for a run, those that nothing came into are taken away again."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        with contextlib.suppress(OSError):  # the first that holds something ends it
+            for one in new:
+                if one.exists():
+                    one.rmdir()

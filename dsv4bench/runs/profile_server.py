@@ -25,6 +25,7 @@ from dsv4bench.server.profiler_setup import ask_for_workers
 from dsv4bench.server.target import Target, find_target, parse_url
 from dsv4bench.store.files import failing_as
 
+LOG = "server.log"
 VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_PROFILE_V2", "SGLANG_TORCH_PROFILER_DIR")
 
 
@@ -65,16 +66,42 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
     with contextlib.ExitStack() as stack:
         session = None
         if o.method == "nsys":
-            session = stack.enter_context(NsysSession(command, say=say))
-            command, variables = session.command, {**variables, **session.env}
+            keep = _kept_in(o.keep_trace)
+            session = stack.enter_context(NsysSession(command, variables=variables, say=say, keep=keep))
+            command, variables = session.command, session.env
         with failing_as("make", folder):
             folder.mkdir(parents=True, exist_ok=True)
+        log = folder / LOG
+        stack.callback(_without_words, log)
         say(f"starting the server: {redact_text(o.launch)}")
-        server = stack.enter_context(launch(command, log_path=folder / "server.log", env=variables))
+        server = stack.enter_context(launch(command, log_path=log, env=variables))
+        stack.callback(_ending, server, say)
         took = server.wait_ready(url, o.ready_timeout_s, o.headers, o.insecure)
         say(f"it answers after {took:.0f} s")
         found = _known(o, parse_url(url, o.headers, o.insecure), say)
         yield msgspec.structs.replace(found, launched=server, session=session)
+
+
+def _kept_in(folder: str | None) -> Path | None:
+    """Made before anything is recorded, since what cannot be kept is gone with the session."""
+    if folder is None:
+        return None
+    path = Path(folder)
+    with failing_as("make", path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _without_words(log: Path) -> None:
+    """A log that stayed empty is none."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size == 0:
+            log.unlink()
+
+
+def _ending(server: Launched, say: MessageCallback) -> None:
+    if server.exit_code is None:
+        say("ending the server, which may take 20 s")
 
 
 def _known(o: LiveOptions, target: Target, say: MessageCallback) -> Served:

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from dsv4bench.capture import CaptureWindow
+from dsv4bench.capture.counters import Opened, open_counters
 from dsv4bench.capture.pm_window import PmWindow
 from dsv4bench.capture.torch_http import TorchHttpWindow
 from dsv4bench.errors import UsageError
@@ -40,6 +41,7 @@ class Recorders:
     def __init__(self, o: LiveOptions, server: Served, say: MessageCallback) -> None:
         self._o, self._server, self._say = o, server, say
         self._made: dict[Path, TorchHttpWindow | None] = {}
+        self._counters: Opened | None = None
 
     def ready(self) -> None:
         """Raises UsageError when what was asked for cannot be recorded of this server."""
@@ -49,12 +51,8 @@ class Recorders:
                 require_profiler(profiled.target.for_control(), profiled.info)
                 if profiled.info.engine is Engine.VLLM and profiled.target.on_this_host:
                     self._vllm_folder(profiled)
-        for profiled in by_role.values() if o.method == "pm" else ():
-            if not profiled.target.on_this_host:
-                raise UsageError(
-                    f"--with pm: {profiled.target.host} is another host, and counters are read on the GPUs' own",
-                    "run the profile there",
-                )
+        if o.method == "pm":
+            self._counters = self._open_counters()
 
     def window(self, role: str, label: str, tpot_s: float | None = None) -> CaptureWindow:
         """A new window; `tpot_s` without a recorder. Raises UsageError where its recorder cannot be had."""
@@ -62,9 +60,8 @@ class Recorders:
             assert self._server.session is not None, "a server under nsys has its session"
             return self._server.session.window(label, ended=self._server.ended)
         if self._o.method == "pm":
-            window = PmWindow()
-            window.prepare()
-            return window
+            assert self._counters is not None, "counters are opened by `ready`"
+            return PmWindow(self._counters)
         return self._torch(self._server.by_role[role], role, label, tpot_s or USUAL_TPOT_S)
 
     def kept(self, captured: Captured, folder: Path) -> list[str]:
@@ -81,10 +78,12 @@ class Recorders:
         return moved
 
     def clean(self) -> None:
-        """Folders that stayed empty, and those of windows that were cut short.
+        """Sampling processes, folders that stayed empty, and those of windows that were cut short.
 
         Where a server was not seen to stop its folder stays: a flush into a folder that is gone ends some servers.
         """
+        if self._counters is not None:
+            self._counters.counters.close()
         for folder, window in self._made.items():
             if window is not None and window.may_write:
                 self._say(f"{folder} is left: the server may still write its trace there")
@@ -93,6 +92,22 @@ class Recorders:
             else:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+    def _open_counters(self) -> Opened:
+        """Once for all windows. Raises UsageError with the remedy where they cannot be read."""
+        for profiled in self._server.by_role.values():
+            if not profiled.target.on_this_host:
+                raise UsageError(
+                    f"--with pm: {profiled.target.host} is another host, and counters are read on the GPUs' own",
+                    "run the profile there",
+                )
+        try:
+            opened = open_counters()
+        except UsageError as e:
+            raise UsageError(f"--with pm: {e.message}", e.hint) from e
+        gpus = ", ".join(map(str, opened.counters.gpus))
+        self._say(f"{opened.counters.method} of GPU {gpus}" + "".join(f"; {note}" for note in opened.notes))
+        return opened
 
     def _torch(self, profiled: Profiled, role: str, label: str, tpot_s: float) -> TorchHttpWindow:
         o = self._o

@@ -10,16 +10,13 @@ early, its recorder is told to stop before anything else is done.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import math
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,6 +31,7 @@ from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.request import RequestRecord
 from dsv4bench.records.server import Gauges
 from dsv4bench.runs.sending import Sender
+from dsv4bench.runs.told_to_stop import told_to_stop
 
 SETTLE_STEPS = 3  # of the full batch, before the window opens
 GAUGE_STEPS = 45  # SGLang's gauge follows every 40 decode steps
@@ -164,34 +162,6 @@ def _came(now: HoldView, before: HoldView, index: int) -> int:
 
 def _stepped(s: Steady, hold: Hold, before: HoldView, steps: int, what: str) -> HoldView:
     return hold.wait(lambda now: now.steps_since(before, s.tokens_a_step), steps, s.timeout_s, what)
-
-
-@contextlib.contextmanager
-def told_to_stop(window: CaptureWindow | None, say: MessageCallback) -> Iterator[None]:
-    """Whatever ends the window before it is closed, its recorder is told to stop; Ctrl-C waits for that."""
-    try:
-        yield
-    except BaseException:
-        if window is not None:
-            with _patient():
-                say(window.abort())
-        raise
-
-
-@contextlib.contextmanager
-def _patient() -> Iterator[None]:
-    """Ctrl-C and SIGTERM do nothing in here: what is done is short, and leaves no profiler running."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: dict[int, Any] = {}
-    for which in (signal.SIGINT, signal.SIGTERM):
-        before[which] = signal.signal(which, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _window(

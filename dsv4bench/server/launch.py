@@ -101,7 +101,7 @@ class Launched:
 
     def _log_hint(self) -> str:
         tail = self.log_tail()
-        return f"the end of {self.log_path}:\n{tail}" if tail else f"{self.log_path} is empty"
+        return f"the end of {self.log_path}:\n{tail}" if tail else "it wrote nothing to its log"
 
 
 def launch(command: list[str], *, log_path: Path | str, env: Mapping[str, str] | None = None) -> Launched:

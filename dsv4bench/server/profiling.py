@@ -75,13 +75,16 @@ class HttpProfiler:
         with Caller(self.target, timeout_s) as caller:
             reply = caller.post(STOP)
         if reply.ok and not reply.failure:
+            if self.info.engine is Engine.DSV4BENCH and (told := reply.text.partition("\n")[2].strip()):
+                return Stopped("over", f"the server's profile was cut short: {told}")
             return Stopped("stopped", "the server was told to stop profiling, and did")
         if reply.timed_out:
             return Stopped("hung", f"the server was told to stop profiling and gave no answer within {timeout_s:g} s")
         if reply.failure or self.gone() is not None:
             why = reply.failure or f"{STOP} answered {reply.status}, {_said(reply)}".rstrip(", ")
             return Stopped("gone", f"the server could not be told to stop profiling, it is gone ({why})")
-        if self.info.engine is not Engine.VLLM and (reply.status == 500 or "not in progress" in reply.text):
+        by_itself = self.info.engine not in (Engine.VLLM, Engine.DSV4BENCH)  # ours says so with its trace
+        if by_itself and (reply.status == 500 or "not in progress" in reply.text):
             return Stopped("over", f"the server had stopped profiling by itself after {self._bound} steps")
         return Stopped("failed", f"{STOP} answered {reply.status}: {_said(reply) or 'nothing more'}")
 

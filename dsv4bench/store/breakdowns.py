@@ -1,9 +1,10 @@
 """kernels.json: breakdowns by coordinate (config, concurrency, ISL), where `compare` looks for the bounds of a lever.
 
 They lie in the newest complete experiment of their config, or, when there is none, in
-`results/breakdowns/<config>-c<C>.json`. A coordinate that is written again replaces the old one. Read back, a
-breakdown becomes shares of the decode step's span, by component: idle and overlap are rows of their own, and what no
-rule named is left out, so that it stays unattributed. A breakdown without steps gives shares of busy time.
+`results/breakdowns/<config>-c<C>.json`. A coordinate that is written again replaces the old one, its kernels and its
+samples (`profile --with pm`) each for themselves. Read back, a breakdown becomes shares of the decode step's span, by
+component: idle and overlap are rows of their own, and what no rule named is left out, so that it stays unattributed.
+A breakdown without steps gives shares of busy time.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def write(root: Path | str, document: BreakdownDocument) -> Path:
     lock = Lock(folder)  # two profiles of one config would lose each other's coordinate
     try:
         place = _place(document)
-        kept = [b for b in _read(path).breakdowns if _place(b) != place] if path.exists() else []
+        before = _read(path).breakdowns if path.exists() else []
+        kept = [b for b in before if _place(b) != place]
+        for old in before:
+            document = _beside(document, old) if _place(old) == place else document
         devices = [msgspec.structs.replace(d, file=Path(d.file).name) for d in document.devices]  # no folders of ours
         stored = msgspec.structs.replace(document, devices=devices, error=None)
         container = BreakdownsDocument(breakdowns=sorted([*kept, stored], key=_order))
@@ -160,6 +164,15 @@ def _read(path: Path) -> BreakdownsDocument:
     if schema_of(raw) == SCHEMAS[1]:
         return BreakdownsDocument(breakdowns=[decode(raw, BreakdownDocument, str(path))])
     return decode(raw, BreakdownsDocument, str(path))
+
+
+def _beside(new: BreakdownDocument, old: BreakdownDocument) -> BreakdownDocument:
+    """Kernels and samples of one coordinate are recorded apart: each replaces its own kind, and the other stays."""
+    again = {c.method for c in new.captures}
+    others = [c for c in old.captures if c.method not in again]
+    if again and not new.devices and new.steps is None:
+        return msgspec.structs.replace(old, captures=[*others, *new.captures])
+    return msgspec.structs.replace(new, captures=[*new.captures, *(c for c in others if c.activity is not None)])
 
 
 class _Head(msgspec.Struct):

@@ -145,14 +145,30 @@ def test_gpus_without_kernels_are_looked_for(tmp_path: Path, monkeypatch: pytest
 def test_a_kept_report_is_its_owners_and_says_what_it_holds(tmp_path: Path) -> None:
     s = session(install(tmp_path), keep=tmp_path / "kept")
     with running(s, tmp_path):
+        said: list[str] = []
+        s.say = said.append
         window = s.window("c1")
         window.open()
-        notes = window.close().notes
+        captured = window.close()
     (report,) = (tmp_path / "kept").iterdir()
+    assert captured.kept == [str(report)] and str(report) not in "".join(captured.notes)
     assert report.name.startswith("c1-") and report.suffix == ".nsys-rep"
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert b"hf_of_the_server" in report.read_bytes()
-    assert any(str(report) in note and "keys and tokens included" in note for note in notes)
+    assert any(str(report) in line and "keys and tokens included" in line for line in said)
+
+
+def test_a_report_that_cannot_be_kept_costs_the_copy_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("a file")
+    said: list[str] = []
+    s = session(install(tmp_path), keep=tmp_path / "kept")
+    with running(s, tmp_path):
+        s.say = said.append
+        window = s.window("c1")
+        window.open()
+        captured = window.close()
+        assert captured.kept == [] and Path(captured.files[0]).is_file()
+    assert any("is not whole" in line for line in said)
 
 
 def test_the_server_keeps_its_own_tmpdir(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 from dsv4bench.engine.profiler import ProfileRequest, StepProfiler
 from dsv4bench.engine.spans import Spans
+from dsv4bench.errors import StoreError
 
 
 def test_a_folder_that_was_taken_away(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -19,7 +20,9 @@ def test_a_folder_that_was_taken_away(tmp_path: Path, capfd: pytest.CaptureFixtu
     profiler.before_step()
     profiler.after_step()
     folder.rmdir()
-    assert profiler.stop() is None
+    with pytest.raises(StoreError, match="the trace was not written"):
+        profiler.stop()
     assert "the trace was not written" in capfd.readouterr().err
+    assert profiler.stop() is None  # said once
     profiler.start(ProfileRequest(output_dir=str(folder)))
     assert profiler.active

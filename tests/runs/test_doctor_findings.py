@@ -77,7 +77,9 @@ def test_a_host_with_everything(gpu_host: pytest.MonkeyPatch) -> None:
     assert found["CUDA"].found == "the driver goes up to 13.0"
     assert found["nsys"].found == "nsys 2025.3.1 (/opt/nsys)" and found["ncu"].found == "ncu 2025.3.1 (/opt/ncu)"
     assert found["CUPTI"].found == "libcupti 13.4.92 for cupti-python 13.4.0 (/x/libcupti.so.13)"
-    assert found["GPU counters' permission"].found == "administrators only; this process is one"
+    assert (
+        found["GPU counters' permission"].found == "for administrators only; this process has administrator's rights"
+    )
     assert found["tensor pipe by CUPTI PM sampling"].found == "2500 samples of GH100 in 0 s: sm__pipe_tensor"
 
 
@@ -100,7 +102,7 @@ def test_a_host_with_everything(gpu_host: pytest.MonkeyPatch) -> None:
             "counter_rights",
             lambda: CounterRights(restricted=True, admin=False),
             "GPU counters' permission",
-            "administrators only; this process is none",
+            "for administrators only; this process has no administrator's rights",
             "NVreg_RestrictProfilingToAdminUsers=0",
         ),
         ("PmCounters", refusing, "tensor pipe by CUPTI PM sampling", "not for this user", "NVreg_…=0"),
@@ -117,7 +119,11 @@ def test_what_is_missing_has_its_remedy(
 
 def test_without_a_gpu_nothing_is_tried_and_every_line_has_a_remedy(gpu_host: pytest.MonkeyPatch) -> None:
     gpu_host.setattr(doctor_gpu, "PmCounters", lambda g: pytest.fail("no GPU to sample"))
+    gpu_host.setattr(doctor_gpu, "counter_rights", lambda: CounterRights(restricted=None, admin=True))
     found = by_name(doctor_gpu.examine_gpu(made_machine(0)))
+    permission = found["GPU counters' permission"]
+    assert permission.found == "not asked: no NVIDIA driver"
+    assert not permission.ok and permission.remedy == doctor_gpu.ON_A_GPU_HOST
     for what in ("GPU", "driver", "tensor pipe by CUPTI PM sampling", "tensor pipe by NVML GPM"):
         assert not found[what].ok and found[what].remedy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 from live_profiles import Said, capture, quick_windows
 from profiled_server import profiled, until
 
+from dsv4bench.capture import torch_http
 from dsv4bench.errors import BenchError
+from dsv4bench.runs import told_to_stop
 
 
 def left(folder: Path) -> list[Path]:
@@ -40,6 +43,26 @@ def test_a_window_that_was_cut_short_leaves_nothing(tmp_path: Path) -> None:
             capture(fake.url, tmp_path / "out", concurrency=[2])
         assert fake.calls == ["start", "stop"]
     assert left(tmp_path) == []
+
+
+def test_a_second_ctrl_c_does_not_wait_and_leaves_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+    with quick_windows(tmp_path), profiled(tmp_path, "sglang", crawls=True) as fake:
+        monkeypatch.setattr(torch_http, "ABORT_S", 600.0)
+        monkeypatch.setattr(told_to_stop, "TWICE_S", 0.0)
+        fake.hangs = {"stop"}
+
+        def interrupt() -> None:
+            until(lambda: fake.recording, "a recording")
+            os.kill(os.getpid(), signal.SIGINT)
+            until(lambda: "stop" in fake.calls, "it is told to stop")
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            capture(fake.url, tmp_path / "out", said, concurrency=[2])
+    (folder,) = left(tmp_path)
+    assert said.has("waited for up to 600 s") and said.has("not waited for") and said.has(f"{folder} is left")
 
 
 @pytest.mark.parametrize("how", ["url", "launch"])

@@ -109,6 +109,9 @@ def test_a_start_that_hangs_or_is_cut() -> None:
         (Engine.SGLANG, (500, "Internal Server Error"), "over"),  # it had stopped by itself
         (Engine.SGLANG, (400, "Profiling is not in progress. Call /start_profile first."), "over"),
         (Engine.VLLM, (500, "Internal Server Error"), "failed"),
+        (Engine.DSV4BENCH, (200, "Stop profiling: /t.json.gz\n"), "stopped"),
+        (Engine.DSV4BENCH, (200, "Stop profiling: /t.json.gz\nit ended by itself after 9 steps\n"), "over"),
+        (Engine.DSV4BENCH, (500, {"error": {"message": "the trace was not written"}}), "failed"),
         (Engine.SGLANG, (503, "busy"), "failed"),
         (Engine.SGLANG, hang, "hung"),
     ],
