@@ -23,9 +23,13 @@ VOLATILE = (
 
 
 def lever_verdict(parent: Arm, new: Arm) -> LeverVerdict:
-    """Verified, contradicted (other keys differ too) or unverified (the servers do not tell)."""
+    """Verified, contradicted (other keys differ too), unverified (the servers do not tell), or not live."""
     differing, ignored = differing_settings(parent, new)
     status, extra, notes = _judge(parent, new, list(differing))
+    if new.not_live is not None:
+        status, extra, notes = LeverStatus.NOT_LIVE, [], [new.not_live]
+    if parent.not_live is not None:
+        notes.append(f"{parent.name} is not what it is named for: {parent.not_live}")
     if len(new.levers) > 1:
         notes.insert(0, f"{new.name} bundles {', '.join(new.levers)}: not separable")
     if ignored:

@@ -1,8 +1,8 @@
 """One verdict a metric and coordinate: what the new configuration did against a base, as far as the data carry it.
 
-NOT COMPARABLE comes first: unlike workloads, hardware or settings, a lever that is contradicted, or a side without a
-figure. What is left is weighed (`grading.py`) and judged (`ruling.py`); at grade E0 the verdict is None and the
-change is shown. Every coordinate of either arm appears, for every metric of which either arm has a figure.
+NOT COMPARABLE comes first: unlike workloads, hardware or settings, a lever that is contradicted or not live, or a
+side without a figure. What is left is weighed (`grading.py`) and judged (`ruling.py`); at grade E0 the verdict is
+None and the change is shown. Every coordinate of either arm appears, for each metric of which either has a figure.
 """
 
 from __future__ import annotations
@@ -179,6 +179,9 @@ def _refusal(base: Arm, new: Arm, across_hardware: bool, lever: LeverVerdict | N
     notes = list(arms.notes)
     if not arms.ok:
         return arms.why(), notes
+    for arm in (base, new):  # one of them was not what its name says
+        if arm.not_live is not None:
+            return f"lever not live in {arm.name}: {arm.not_live}", notes
     if lever is not None and lever.status is LeverStatus.CONTRADICTED:
         return f"more than the lever differs: {', '.join(lever.extra_keys)}", notes
     if lever is not None and lever.bundled:

@@ -103,6 +103,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         usual = -(-min(longest, _POOL_TOKENS_PER_REQUEST) // self.page_size)
         return max(-(-longest // self.page_size), self.max_running * usual) + 1
 
+    @property
+    def tells_logprobs(self) -> bool:
+        """On a GPU the token is drawn inside the captured step, and nothing but the token leaves it."""
+        return self.device == "cpu"
+
     def as_args(self) -> dict[str, Any]:
         told = msgspec.structs.asdict(self)
         for option in ("moe_kernel", "attention_kernel"):

@@ -16,7 +16,7 @@ from dsv4bench.engine.batch import ForwardBatch
 from dsv4bench.engine.cache import PAGE_SIZE
 from dsv4bench.engine.config import EngineConfig
 from dsv4bench.engine.model import Decoder
-from dsv4bench.engine.sampling import sample
+from dsv4bench.engine.sampling import rank, sample
 from dsv4bench.engine.sequence import Sequence
 from dsv4bench.engine.spans import Spans
 from dsv4bench.engine.weights import RandomWeights
@@ -112,16 +112,22 @@ class CpuExecutor:
 
     def prefill(self, seq: Sequence, tokens: list[int], *, last: bool) -> Pending | None:
         logits = self._decoder.forward(_batch([seq], [tokens]), self._prefill_kernels, last_only=True)
-        return Drawn(self._sample(logits[:, 0], [seq])) if last else None
+        return self._draw(logits, [seq], [[]], [0]) if last else None
 
     def decode(self, sequences: list[Sequence], drafts: list[list[int]], accepted: list[int]) -> Pending:
         tokens = [[seq.output[-1], *draft] for seq, draft in zip(sequences, drafts, strict=True)]
         logits = self._decoder.forward(_batch(sequences, tokens), self._decode_kernels)
-        return Drawn(self._sample(logits[torch.arange(len(sequences)), torch.tensor(accepted)], sequences))
+        return self._draw(logits, sequences, drafts, accepted)
 
-    def _sample(self, logits: Tensor, sequences: list[Sequence]) -> list[int]:
+    def _draw(self, logits: Tensor, sequences: list[Sequence], drafts: list[list[int]], accepted: list[int]) -> Drawn:
+        """logits [R, S, vocab] -> the token after the accepted drafts of each request."""
         with self._spans("sampling"):
-            return sample(logits, sequences, self.eos_id)
+            after = logits[torch.arange(len(sequences)), torch.tensor(accepted)]  # a copy, which sampling may change
+            tokens = sample(after, sequences, self.eos_id)
+            for own, seq, draft, count, token in zip(logits, sequences, drafts, accepted, tokens, strict=True):
+                if seq.sampling.logprobs is not None:
+                    seq.ranked += rank(own[: count + 1], [*draft[:count], token], seq.sampling.logprobs)
+        return Drawn(tokens)
 
 
 def _batch(sequences: list[Sequence], tokens: list[list[int]]) -> ForwardBatch:

@@ -1,7 +1,7 @@
 """The bodies of /v1/completions and /v1/chat/completions, checked and turned into one kind of request.
 
-What this server cannot do is refused by name (n > 1, prompt lists, logprobs, stop, echo), because ignoring it
-would return something else than was asked for. Fields it does not know are ignored, as vLLM does.
+What this server cannot do is refused by name (n > 1, prompt lists, stop, echo, log-probabilities on a GPU), because
+ignoring it would return something else than was asked for. Fields it does not know are ignored, as vLLM does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from dsv4bench.engine.tokenizer import ToyTokenizer
 
 DEFAULT_COMPLETION_TOKENS = 16  # OpenAI's default for completions
 DEFAULT_CHAT_TOKENS = 256
+MOST_LOGPROBS = 20  # as vLLM by default
+
+Kind = Literal["completion", "chat"]
 
 
 class ApiError(Exception):
@@ -42,6 +45,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     n: int | None = None
     best_of: int | None = None
     stop: str | list[str] | None = None
@@ -73,22 +77,24 @@ class ChatBody(_Body, frozen=True, kw_only=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request."""
 
-    kind: Literal["completion", "chat"]
+    kind: Kind
     prompt: list[int]
     sampling: Sampling
     stream: bool
     include_usage: bool
     continuous_usage: bool
     return_token_ids: bool
+    name_by_id: bool = False  # in log-probabilities a token is written "token_id:7" instead of its text
 
 
 class RequestReader:
     """Turns bodies into `Ask`s for one served model. Raises ApiError."""
 
-    def __init__(self, tokenizer: ToyTokenizer, model: str, max_model_len: int) -> None:
+    def __init__(self, tokenizer: ToyTokenizer, model: str, max_model_len: int, *, logprobs: bool) -> None:
         self._tokenizer = tokenizer
         self._model = model
         self._max_model_len = max_model_len
+        self._tells_logprobs = logprobs
 
     def completion(self, raw: bytes) -> Ask:
         body = _decode(raw, CompletionBody)
@@ -116,7 +122,7 @@ class RequestReader:
                 raise ApiError(400, f"token id {token} is out of vocabulary (0 to {size - 1})", "prompt")
         return ids
 
-    def _ask(self, kind: Literal["completion", "chat"], body: _Body, prompt: list[int], default: int) -> Ask:
+    def _ask(self, kind: Kind, body: _Body, prompt: list[int], default: int) -> Ask:
         if body.model is not None and body.model != self._model:
             message = f"model {body.model!r} does not exist; this server has {self._model!r}"
             raise ApiError(404, message, "model", "NotFoundError")
@@ -127,14 +133,15 @@ class RequestReader:
         return Ask(
             kind=kind,
             prompt=prompt,
-            sampling=self._sampling(body, len(prompt), default),
+            sampling=self._sampling(kind, body, len(prompt), default),
             stream=bool(body.stream),
             include_usage=bool(options.include_usage),
             continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
             return_token_ids=bool(body.return_token_ids),
+            name_by_id=bool(body.return_tokens_as_token_ids),
         )
 
-    def _sampling(self, body: _Body, prompt_tokens: int, default: int) -> Sampling:
+    def _sampling(self, kind: Kind, body: _Body, prompt_tokens: int, default: int) -> Sampling:
         room = self._max_model_len - prompt_tokens
         asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
         max_tokens = min(default, room) if asked is None else asked
@@ -159,7 +166,23 @@ class RequestReader:
             temperature=temperature,
             ignore_eos=bool(body.ignore_eos),
             seed=body.seed,
+            logprobs=self._logprobs(kind, body),
         )
+
+    def _logprobs(self, kind: Kind, body: _Body) -> int | None:
+        """How many best tokens to tell of each position. Chat asks by `logprobs: true` and `top_logprobs`."""
+        name, asked = ("top_logprobs", body.top_logprobs) if kind == "chat" else ("logprobs", body.logprobs)
+        if kind == "chat" and not body.logprobs:
+            if asked:
+                raise ApiError(400, "top_logprobs needs logprobs: true", name)
+            return None
+        if kind == "completion" and (asked is None or asked is False):
+            return None
+        if not self._tells_logprobs:
+            raise ApiError(400, "logprobs is not supported by this server on a GPU", "logprobs")
+        if not 0 <= (best := int(asked or 0)) <= MOST_LOGPROBS:
+            raise ApiError(400, f"{name} is {asked}, it must be from 0 to {MOST_LOGPROBS}", name)
+        return best
 
 
 def _refuse_unsupported(body: _Body) -> None:
@@ -167,8 +190,6 @@ def _refuse_unsupported(body: _Body) -> None:
         ("n", body.n not in (None, 1)),
         ("best_of", body.best_of not in (None, 1)),
         ("stop", bool(body.stop)),
-        ("logprobs", body.logprobs is not None and body.logprobs is not False),
-        ("top_logprobs", bool(body.top_logprobs)),
         ("echo", bool(body.echo)),
         ("top_p", body.top_p not in (None, 1.0)),
         ("top_k", body.top_k not in (None, 0, -1)),

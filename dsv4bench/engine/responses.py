@@ -15,7 +15,7 @@ import msgspec
 
 from dsv4bench import __version__
 from dsv4bench.engine.protocol import Ask
-from dsv4bench.engine.sequence import Delivery
+from dsv4bench.engine.sequence import Delivery, Ranked
 from dsv4bench.engine.tokenizer import ToyTokenizer
 
 FINGERPRINT = f"dsv4bench-{__version__}-random-weights"
@@ -34,13 +34,14 @@ class Responder:
         self._speculation = speculation
         self._created = int(time.time())
         self._tokens: list[int] = []
+        self._text_length = 0
         self.request_id = ("chatcmpl-" if ask.kind == "chat" else "cmpl-") + uuid.uuid4().hex[:16]
 
     def opening(self) -> bytes:
         """The role chunk of a chat; nothing for a completion."""
         if self._ask.kind == "completion":
             return b""
-        return self._event([self._choice({"delta": {"role": "assistant", "content": ""}}, None)])
+        return self._event([_choice({"delta": {"role": "assistant", "content": ""}}, None)])
 
     def chunk(self, delivery: Delivery) -> bytes:
         """One delivery as one server-sent event."""
@@ -49,7 +50,7 @@ class Responder:
         part: _Json = {"delta": {"content": text}} if self._ask.kind == "chat" else {"text": text}
         if self._ask.return_token_ids:
             part["token_ids"] = delivery.tokens
-        return self._event([self._choice(part, delivery.finish)])
+        return self._event([_choice(part, delivery.finish, self._logprobs(delivery.ranked))])
 
     def closing(self) -> bytes:
         """The usage chunk if it was asked for, and the end mark."""
@@ -65,7 +66,8 @@ class Responder:
         part: _Json = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         if self._ask.return_token_ids:
             part["token_ids"] = self._tokens
-        choice = self._choice(part, deliveries[-1].finish)
+        ranked = [position for delivery in deliveries for position in delivery.ranked]
+        choice = _choice(part, deliveries[-1].finish, self._logprobs(ranked))
         return msgspec.json.encode(self._object("whole", [choice]) | {"usage": self._usage()})
 
     @staticmethod
@@ -96,9 +98,33 @@ class Responder:
             body["speculation"] = "synthetic"
         return body
 
-    @staticmethod
-    def _choice(part: _Json, finish: str | None) -> _Json:
-        return {"index": 0, **part, "logprobs": None, "finish_reason": finish}
+    def _logprobs(self, ranked: list[Ranked]) -> _Json | None:
+        """OpenAI's two forms. The chosen token is always among the told ones, even when it is not one of the best."""
+        if not ranked:
+            return None
+        if self._ask.kind == "chat":
+            return {"content": [self._position(r) for r in ranked]}
+        tokens = [self._name(r.token) for r in ranked]
+        offsets = []
+        for r in ranked:
+            offsets.append(self._text_length)
+            self._text_length += len(self._tokenizer.decode_one(r.token))
+        return {
+            "text_offset": offsets,
+            "token_logprobs": [r.logprob for r in ranked],
+            "tokens": tokens,
+            "top_logprobs": [{self._name(t): p for t, p in [*r.best, (r.token, r.logprob)]} for r in ranked],
+        }
+
+    def _position(self, r: Ranked) -> _Json:
+        return self._entry(r.token, r.logprob) | {"top_logprobs": [self._entry(t, p) for t, p in r.best]}
+
+    def _entry(self, token: int, logprob: float) -> _Json:
+        text = self._tokenizer.decode_one(token)
+        return {"token": self._name(token), "logprob": logprob, "bytes": list(text.encode())}
+
+    def _name(self, token: int) -> str:
+        return f"token_id:{token}" if self._ask.name_by_id else self._tokenizer.decode_one(token)
 
     def _usage(self) -> _Json:
         prompt, completion = len(self._ask.prompt), len(self._tokens)
@@ -107,3 +133,7 @@ class Responder:
 
 def _sse(body: _Json) -> bytes:
     return b"data: " + msgspec.json.encode(body) + b"\n\n"
+
+
+def _choice(part: _Json, finish: str | None, logprobs: _Json | None = None) -> _Json:
+    return {"index": 0, **part, "logprobs": logprobs, "finish_reason": finish}

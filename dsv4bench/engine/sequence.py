@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import torch
@@ -20,6 +20,15 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 1.0
     ignore_eos: bool = False
     seed: int | None = None
+    logprobs: int | None = None  # tell each token's log-probability and those of so many best; None: tell none
+
+
+class Ranked(NamedTuple):
+    """What the model thought of one emitted token: natural logarithms, before temperature and `min_tokens`."""
+
+    token: int
+    logprob: float
+    best: list[tuple[int, float]]  # best first
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +36,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
     request_id: str
     tokens: list[int]
+    ranked: list[Ranked] = []  # one a token where they were asked for
     finish: FinishReason | None = None
     error: str | None = None
 
@@ -41,6 +51,7 @@ class Sequence:
     seed: int
     arrived_s: float  # monotonic, as the times below
     output: list[int] = field(default_factory=list)
+    ranked: list[Ranked] = field(default_factory=list)  # of tokens that are drawn and not yet delivered
     computed: int = 0  # positions whose keys and values are in the cache
     pages: list[int] = field(default_factory=list)
     slot: int = -1  # of `max_running`, while it runs

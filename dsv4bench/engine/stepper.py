@@ -124,5 +124,6 @@ class Stepper:
             finish = "length"
         if finish:
             self.schedule.finish(seq)
-        delivery = Delivery(request_id=seq.request_id, tokens=tokens, finish=finish)
+        ranked, seq.ranked = seq.ranked[: len(tokens)], []
+        delivery = Delivery(request_id=seq.request_id, tokens=tokens, ranked=ranked, finish=finish)
         result.emissions.append(Emission(seq, delivery))

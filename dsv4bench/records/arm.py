@@ -42,5 +42,6 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     workload: dict[str, Plain] = msgspec.field(default_factory=dict)
     hardware: dict[str, Plain] | None = None
     server: dict[str, Plain] | None = None  # engine, version, arguments and environment, flat
+    not_live: str | None = None  # how its lever was seen not to be in force: it gets no verdict
     complete: bool = True
     notes: list[str] = msgspec.field(default_factory=list)

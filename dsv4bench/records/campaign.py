@@ -34,6 +34,7 @@ class LiveCheck(msgspec.Struct, frozen=True, kw_only=True):
     wanted: str
     seen: str | None
     state: Live
+    note: str | None = None  # why it could not be looked at, or in how many launches it was seen
 
 
 class LeverLive(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class OutputPair(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     n_base: int
     n_new: int
-    first_difference: int | None  # None: equal as far as both go
+    first_difference: int | None  # None: equal; where one ended, the other went on: its length
     gap: float | None = (
         None  # log-probability of the baseline's token minus that of the new one, there; None: not told
     )
@@ -91,6 +92,7 @@ class LaunchNote(msgspec.Struct, frozen=True, kw_only=True):
     first_generation_s: float | None = None  # of one short request just after, and of the second: far apart is a
     second_generation_s: float | None = None  # compile at first use
     command: list[str] = msgspec.field(default_factory=list)  # redacted; of the role that gets the load
+    live: LeverLive | None = None  # what was seen of its lever at this launch
     notes: list[str] = msgspec.field(default_factory=list)  # warm-up, compile, clocks, interruption
     reason: str | None = None  # of a failure: what happened
     cause: str | None = None  # its likely cause
@@ -111,7 +113,8 @@ class CampaignStatus(StrEnum):
     RUNNING = "running"
     COMPLETE = "complete"  # every planned launch is
     PARTIAL = "partial"  # ended with launches that failed
-    ABORTED = "aborted"  # interrupted: --resume goes on
+    PAUSED = "paused"  # ended before its last block, as asked: --resume goes on
+    ABORTED = "aborted"  # interrupted, or stopped by an error: --resume goes on
 
 
 class Campaign(Document, frozen=True, kw_only=True):
@@ -142,6 +145,14 @@ class Campaign(Document, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
 
 
+class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of a campaign would do: its launches in order, and how long that takes. None: it cannot be told."""
+
+    launches: list[LaunchNote]
+    seconds: float | None
+    basis: list[str] = msgspec.field(default_factory=list)  # what the estimate rests on, and what it leaves out
+
+
 class ExperimentData(msgspec.Struct, frozen=True, kw_only=True):
     """What git holds of one experiment."""
 
@@ -165,8 +176,10 @@ class CampaignDocument(Document, frozen=True, kw_only=True):
 
     schema: str = "dsv4bench.campaign-run/1"
     campaign: Campaign | None = None
+    plan: CampaignPlan | None = None  # with --dry-run
     path: str | None = None
     report: str | None = None
+    findings: str | None = None
     verdict: VerdictDocument | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
     error: ErrorNote | None = None

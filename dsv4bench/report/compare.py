@@ -14,7 +14,6 @@ from rich.text import Text
 
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.verdict import (
     CellVerdict,
     LeverVerdict,
@@ -23,6 +22,7 @@ from dsv4bench.records.verdict import (
     Verdict,
     VerdictDocument,
 )
+from dsv4bench.report.target import goal_lines
 
 DASH = "–"
 _WORST_FIRST = (
@@ -174,21 +174,6 @@ def claim_lines(document: VerdictDocument) -> list[str]:
         lines += [f"  {found}" for found in c.found]
         if c.action:
             lines.append(f"  to settle it: {c.action}")
-    return lines
-
-
-def goal_lines(goal: GoalReport | None) -> list[str]:
-    """What the plan reaches, item by item, beside the target."""
-    if goal is None:
-        return []
-    measured = "not measured" if goal.measured_tok_s is None else f"{goal.measured_tok_s:.1f} tok/s measured"
-    lines = [f"{goal.target_tok_s:.0f} tok/s at C={goal.concurrency} from {goal.config} ({measured}): {goal.why}"]
-    for item in goal.items:
-        speed = "free" if item.kernel_speedup is None else f"{item.kernel_speedup:g}x faster"
-        joint = "without bound" if item.joint_tok_s is None else f"at most {item.joint_tok_s:.0f} tok/s"
-        alone = "without bound" if item.alone_tok_s is None else f"{item.alone_tok_s:.0f} tok/s"
-        head = f"{item.name} {speed} ({100 * item.share_frac:.0f} % of the step)"
-        lines.append(f"{head}: alone {alone}, with all before it {joint}")
     return lines
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from dsv4bench.records.claims import ClaimState
+from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.prediction import Measured, Prediction
 from dsv4bench.records.verdict import Grade, LeverStatus, Verdict, VerdictDocument
 from dsv4bench.report import findings_tables as tables
@@ -215,10 +216,23 @@ def _plan(d: VerdictDocument) -> str:
         lines.append(
             f"unattributed at C={g.concurrency}: {share(g.unattributed_frac)} ({tables.of_what(g.of)}) {tag(d)}"
         )
+    if g.roofline_tok_s is not None:
+        lines.append(f"{_roofline(g)} {tag(d)}")
+    elif g.roofline_note:
+        lines.append(f"no roofline at C={g.concurrency}: {text(g.roofline_note)} {tag(d)}")
     lines += [f"{text(g.why)} {tag(d)}"] if g.why else []
     if g.reached is False:
         lines.append(f"the plan cannot reach the target {tag(d)}")
     return "\n\n".join(part for part in (tables.plan_table(g.items, d) if g.items else "", bullets(lines)) if part)
+
+
+def _roofline(g: GoalReport) -> str:
+    """What the GPU would allow, and what is missing between the plan and the target."""
+    assert g.roofline_tok_s is not None
+    allows = "allows the target" if g.roofline_tok_s >= g.target_tok_s else "does NOT allow the target"
+    of = f" ({text(g.roofline_note)})" if g.roofline_note else ""
+    measured = "" if g.measured_tok_s is None else f"; measured is {share(g.measured_tok_s / g.roofline_tok_s)} of it"
+    return f"the roofline at C={g.concurrency} is {number(g.roofline_tok_s)} tok/s{of}: it {allows}{measured}"
 
 
 # --- 8 to 10 -----------------------------------------------------------------------------------------------
@@ -263,7 +277,11 @@ def _threats(d: VerdictDocument) -> str:
     published = sorted({i.source for i in d.inputs} - {"dsv4bench"})
     if published:
         lines.append(f"not measured by dsv4bench, but {', '.join(map(text, published))}")
-    loose = [lever.config for lever in d.levers if lever.status is not LeverStatus.VERIFIED]
+    dead = [lever.config for lever in d.levers if lever.status is LeverStatus.NOT_LIVE]
+    if dead:
+        lines.append(f"levers that were seen not to be in force, so without a verdict: {', '.join(map(text, dead))}")
+    sure = (LeverStatus.VERIFIED, LeverStatus.NOT_LIVE)
+    loose = [lever.config for lever in d.levers if lever.status not in sure]
     if loose:
         lines.append(f"levers that the server's own record does not verify: {', '.join(map(text, loose))}")
     if d.shares is not None and any(s.of == "unknown" for s in d.shares.shares):

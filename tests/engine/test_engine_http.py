@@ -122,7 +122,7 @@ def test_a_seed_repeats_and_temperature_draws(client: TestClient) -> None:
         ({"prompt": "a", "temperature": -1}, 400, "temperature", "temperature is -1"),
         ({"prompt": "a", "n": 2}, 400, "n", "n=2 is not supported"),
         ({"prompt": "a", "stop": ["x"]}, 400, "stop", "not supported"),
-        ({"prompt": "a", "logprobs": 1}, 400, "logprobs", "not supported"),
+        ({"prompt": "a", "logprobs": 21}, 400, "logprobs", "from 0 to 20"),
         ({"prompt": "a", "stream_options": {}}, 400, "stream_options", "needs stream"),
         ({"prompt": "a", "model": "other"}, 404, "model", "'other' does not exist"),
         ({}, 400, None, "prompt"),
