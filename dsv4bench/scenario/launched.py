@@ -13,8 +13,8 @@
         live: {args: {moe_kernel: optimized}}
 
 `{python}`, `{port}` and `{url}` are filled in; other braces stay as they are. A block launches every configuration
-once, every second block in reverse order. How it is run stands in `runs.campaign`; a campaign that was measured
-elsewhere is `scenario.campaign`.
+once, every second block in reverse order. `launched_reading` reads a file and checks it; how it is run stands in
+`runs.campaign`; a campaign that was measured elsewhere is `scenario.campaign`.
 """
 
 from __future__ import annotations

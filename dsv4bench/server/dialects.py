@@ -17,7 +17,16 @@ from dsv4bench.server.front_end import ROLES, FrontEnd, disaggregated
 from dsv4bench.server.models import ModelList, whole
 
 # Values that change by themselves: in a record of arguments they would look like levers.
-_VOLATILE = frozenset({"internal_states", "instance_id", "media_marker", "last_gen_throughput", "VLLM_INSTANCE_ID"})
+_VOLATILE = frozenset(
+    {
+        "internal_states",
+        "instance_id",
+        "media_marker",
+        "last_gen_throughput",
+        "VLLM_INSTANCE_ID",
+        "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",  # drawn anew at each start
+    }
+)
 
 
 @dataclass(slots=True)
