@@ -1,0 +1,127 @@
+"""The bottom line: what was found, in at most a handful of sentences, the worst news among them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dsv4bench.records.campaign import CampaignStatus, ReportInput
+from dsv4bench.records.verdict import CellVerdict, Grade
+from dsv4bench.report.markdown import percent
+from dsv4bench.report.page import levels
+from dsv4bench.report.page.blocks import Block, Lines
+from dsv4bench.report.page.launches import BAD, count_line
+from dsv4bench.report.page.levers import not_live
+from dsv4bench.report.page.plan import target_line
+from dsv4bench.report.page.verdicts import distinct
+from dsv4bench.report.page.words import figure, listed
+
+
+def blocks(r: ReportInput) -> list[Block]:
+    return [Lines(sentences(r))]
+
+
+def sentences(r: ReportInput) -> list[str]:
+    return [
+        *_best(r),
+        *_verdicts(r),
+        *_ceiling(r),
+        *_target(r),
+        *not_live(r),
+        *_parity(r),
+        *_unmeasured(r),
+        *_ended(r),
+    ]
+
+
+def _best(r: ReportInput) -> list[str]:
+    """At the highest level that every configuration reached."""
+    found = levels.by_level(levels.measured(r))
+    configs = [c for c in levels.configs(r) if any(c == of for of, _ in found)]
+    common = [p for p in {p for _, p in found} if all((c, p) in found for c in configs)]
+    if not common:
+        return ["No valid level was measured for every configuration: there is no common figure."]
+    place = max(common)
+    means = {c: x for c in configs if (x := levels.mean(found[c, place], "output_tok_s")) is not None}
+    if not means:
+        return [f"No throughput is known at C={place[0]}."]
+    best = max(means, key=lambda c: means[c])
+    base = configs[0]
+    said = f"At C={place[0]} (ISL {place[1]}) {best} gives {figure(means[best])} output tok/s"
+    if len(means) > 1:
+        said += ", the most of " + str(len(means)) + " configurations"
+    if base in means and base != best:
+        said += f": {percent(means[best] / means[base] - 1)} vs {base} ({figure(means[base])})"
+    elif base == best and len(means) > 1:
+        said += ": no configuration gives more than the baseline"
+    return [f"{said}."]
+
+
+def _verdicts(r: ReportInput) -> list[str]:
+    """Throughput verdicts of each configuration against its parent, by word."""
+    own = [v for v in (distinct(r.verdict) if r.verdict is not None else []) if v.metric == "output_tok_s"]
+    own = [v for v in own if v.versus == "parent"]
+    if not own:
+        return []
+    found = []
+    for config, versus in dict.fromkeys((v.config, v.versus_name) for v in own):
+        step = [v for v in own if (v.config, v.versus_name) == (config, versus)]
+        found.append(f"{config} vs {versus}, throughput: {'; '.join(_said(step))}.")
+    return found
+
+
+def _said(step: list[CellVerdict]) -> list[str]:
+    """Levels of one word together: `GAIN at C=1 (+46.7 %)`."""
+    words = dict.fromkeys(_word(v) for v in step)
+    said = []
+    for word in words:
+        at = [f"C={v.concurrency} ({percent(v.delta_frac)})" for v in step if _word(v) == word]
+        said.append(f"{word} at {', '.join(at)}")
+    return said
+
+
+def _word(v: CellVerdict) -> str:
+    if v.verdict is not None:
+        return f"{v.verdict} [{v.grade}]"
+    return f"no verdict [{v.grade}]" if v.grade is Grade.E0 else "no verdict"
+
+
+def _ceiling(r: ReportInput) -> list[str]:
+    """One line for all; the sentences of a plateau name its mechanism."""
+    scaling = r.verdict.scaling if r.verdict is not None else None
+    laws = [law for law in (scaling.laws if scaling is not None else []) if law.plateau is not None]
+    return [" ".join(f"{law.config}: {law.plateau.text.rstrip('.')}." for law in laws if law.plateau)] if laws else []
+
+
+def _target(r: ReportInput) -> list[str]:
+    goal = r.verdict.goal if r.verdict is not None else None
+    return [target_line(goal)] if goal is not None else []
+
+
+def _parity(r: ReportInput) -> list[str]:
+    parity = r.campaign.parity if r.campaign is not None else []
+    counts = Counter({True: "same", False: "different", None: "untold"}[p.same] for p in parity)
+    bad = [p.config for p in parity if p.same is False]
+    if bad:
+        return [f"Greedy output differs from the baseline: {', '.join(bad)}."]
+    if counts["untold"]:
+        of = f"{counts['untold']} of {len(parity)} configurations"
+        return [f"Whether greedy output is still the same cannot be told for {of}."]
+    return []
+
+
+def _unmeasured(r: ReportInput) -> list[str]:
+    """Configurations that were planned and have no figure."""
+    found = {config for config, _ in levels.by_level(levels.measured(r))}
+    lost = [c for c in (r.campaign.configs if r.campaign is not None else []) if c not in found]
+    return [f"Without a valid level: {listed(lost)}."] if lost and found else []
+
+
+def _ended(r: ReportInput) -> list[str]:
+    c = r.campaign
+    if c is None:
+        unfinished = [d.experiment for d in r.experiments if d.experiment.status != "complete"]
+        return [f"{e.config} is {e.status}: {e.reason or 'no reason was recorded'}." for e in unfinished]
+    if c.status is CampaignStatus.COMPLETE and not any(n.status in BAD for n in c.launches):
+        return []
+    why = f" ({c.reason})" if c.reason else ""
+    return [f"The campaign is {c.status}{why}. {count_line(c)}"]

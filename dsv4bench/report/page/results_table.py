@@ -1,0 +1,96 @@
+"""Every level that was measured: the means by configuration, then each cell, the ones that do not count too."""
+
+from __future__ import annotations
+
+from dsv4bench.records.campaign import ReportInput
+from dsv4bench.records.cell import Cell
+from dsv4bench.records.verdict import CellVerdict
+from dsv4bench.report.markdown import DASH, percent
+from dsv4bench.report.page import levels
+from dsv4bench.report.page.blocks import Block, Fold, Lines, Table, missing
+from dsv4bench.report.page.levels import Measured
+from dsv4bench.report.page.words import figure, level, metric_title, metric_value, ms
+
+METRICS = ("output_tok_s", "tpot_p50_s", "ttft_p50_s")
+LATENCY = ("ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s")
+
+
+def blocks(r: ReportInput) -> list[Block]:
+    cells = levels.measured(r)
+    if not cells:
+        return [missing("No level was measured.")]
+    found: list[Block] = [_means(r, cells, metric) for metric in METRICS]
+    found.append(Fold(f"All {len(cells)} cells", table=_cells(cells)))
+    notes = cell_notes(cells)
+    return [*found, Lines(notes, "note")] if notes else found
+
+
+def _means(r: ReportInput, cells: list[Measured], metric: str) -> Table:
+    """One metric: a row a configuration, a column a level, and its change under it."""
+    columns = levels.places(cells)
+    found = levels.by_level(cells)
+    rows = []
+    for config in levels.configs(r):
+        if not any(m.config == config for m in cells):
+            continue
+        own = [found.get((config, place), []) for place in columns]
+        rows.append([config, *(_value(c, metric) for c in own)])
+        for base in dict.fromkeys(v.versus_name for v in _verdicts(r, config, metric)):
+            against = {(v.concurrency, v.isl): v for v in _verdicts(r, config, metric) if v.versus_name == base}
+            rows.append([f"Δ vs {base}", *(_change(against.get(place)) for place in columns)])
+    heads = [levels.head(place, columns) for place in columns]
+    caption = f"{metric_title(metric)}: geometric means over the valid cells of each level"
+    return Table(caption, ["configuration", *heads], rows)
+
+
+def _verdicts(r: ReportInput, config: str, metric: str) -> list[CellVerdict]:
+    cells = r.verdict.cells if r.verdict is not None else []
+    return [v for v in cells if (v.config, v.metric) == (config, metric)]
+
+
+def _change(v: CellVerdict | None) -> str:
+    if v is None or v.delta_frac is None:
+        return DASH
+    return f"{percent(v.delta_frac)} {v.verdict or v.grade or ''}".rstrip()
+
+
+def _value(cells: list[Cell], metric: str) -> str:
+    about = "~" if any(metric in c.approximate for c in cells) else ""
+    return about + metric_value(metric, levels.mean(cells, metric))
+
+
+def _cells(cells: list[Measured]) -> Table:
+    rows = []
+    for m in cells:
+        c = m.cell
+        rows.append(
+            [
+                m.config,
+                m.launch,
+                level(c.concurrency, c.rate_req_s, c.isl),
+                m.why_not or "valid",
+                figure(c.output_tok_s),
+                figure(c.tok_s_per_user),
+                *(ms(getattr(c, field)) for field in LATENCY),
+                figure(c.achieved_batch, 3),
+                f"{c.n_ok} of {c.n_sent}",
+                ", ".join(c.gpu_throttle) or DASH,
+            ]
+        )
+    head = ["configuration", "launch", "level", "state", "output tok/s", "tok/s a user", "TTFT p50, ms", "TTFT p99"]
+    head += ["TPOT p50, ms", "TPOT p99", "achieved batch", "requests ok", "GPU throttled"]
+    return Table("Every cell: one launch, repeat and level", head, rows, text_columns=4, prose=(12,))
+
+
+def cell_notes(cells: list[Measured]) -> list[str]:
+    """What a reader must know of single levels, and why a figure is missing; equal sentences once."""
+    said: dict[str, list[str]] = {}
+    for m in cells:
+        where = f"{m.config} {level(m.cell.concurrency, m.cell.rate_req_s)}"
+        for note in m.cell.notes:
+            said.setdefault(note, []).append(where)
+        for field, why in m.cell.why_null.items():
+            said.setdefault(f"no {field}: {why}", []).append(where)
+        if m.cell.gpu_throttle:
+            said.setdefault(f"GPU throttled: {', '.join(m.cell.gpu_throttle)}", []).append(where)
+    return [f"{', '.join(dict.fromkeys(of))}: {note}" for note, of in said.items()]
