@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_ARGS ?=
-EXTRAS := serve,kernels,gpu,ncu,bench,dev
+EXTRAS := serve,kernels,gpu,ncu,bench,report,dev
 
 .PHONY: demo test lint bench install clean
 
@@ -16,10 +16,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $@
 
-# The main job on the embedded server (random weights, CPU): the fallback kernels' plateau, then its cure.
+# The main job on the embedded server (random weights, CPU): the fallback kernels' plateau, its cure, and the verdict.
 demo: install
-	$(BIN)/dsv4bench sweep --demo --demo-kernels fallback --concurrency 1,8,16 --name demo-fallback --out results/.demo
-	$(BIN)/dsv4bench sweep --demo --demo-kernels optimized --concurrency 1,8,16 --name demo-optimized --out results/.demo
+	$(BIN)/dsv4bench campaign scenarios/embedded-cpu.yaml --out results/.demo --findings results/.demo/PROFILE_FINDINGS.md
 
 # Kernels are interpreted and compiled on all cores; the rest, with its sockets and clocks, runs alone. Both always run.
 COMPUTE := tests/kernels $(wildcard tests/engine/test_cuda_*.py)

@@ -18,6 +18,7 @@ from dsv4bench.cli import (
     baseline,
     bundle,
     calibrate,
+    campaign,
     compare,
     doctor,
     findings,
@@ -27,6 +28,7 @@ from dsv4bench.cli import (
     metrics,
     predict,
     profile,
+    report,
     results,
     selftest,
     serve,
@@ -52,8 +54,10 @@ app.command("gate")(gate.gate)
 app.add_typer(baseline.app, name="baseline")
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(kernels.app, name="kernels")
+app.command("campaign")(campaign.campaign)
 app.command("predict")(predict.predict)
 app.command("findings")(findings.findings)
+app.command("report")(report.report)
 app.command("import")(importing.import_files)
 app.command("serve")(serve.serve)
 app.command("selftest")(selftest.selftest)

@@ -55,7 +55,7 @@ def complete(
         document,
         figures=table(arms, SHOWN),
         shares=shares,
-        goal=reach(goal, arms, shares) if goal is not None else None,
+        goal=reach(goal, arms, shares, document.scaling) if goal is not None else None,
         setup=list(setup),
     )
     return msgspec.structs.replace(document, claims=audit(claims, arms, document))

@@ -55,3 +55,5 @@ class GoalReport(msgspec.Struct, frozen=True, kw_only=True):
     items: list[PlanReach] = msgspec.field(default_factory=list)
     reached: bool | None = None
     why: str = ""
+    roofline_tok_s: float | None = None  # what the GPU would allow there; None: not known
+    roofline_note: str = ""  # of which model and GPU it is, or why there is none

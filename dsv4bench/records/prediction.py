@@ -30,6 +30,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     share_source: str | None = None
     kernel_speedup: float | None = None
     note: str = ""
+    scenario: str | None = None  # of the campaign that it was written for; only that one's comparisons answer it
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="measured"):

@@ -48,6 +48,11 @@ class CampaignData(msgspec.Struct, frozen=True, kw_only=True):
     goal: Goal | None
     setup: list[str]
     notes: list[str]
+    run: str | None = None  # the name of a campaign that was run here
+    cautions: list[str] = []  # what a reader of its verdicts must know
+    deltas_frac: dict[str, float] = {}
+    gpu: str | None = None
+    tp: int | None = None
 
 
 def is_campaign(folder: Path | str) -> bool:

@@ -23,14 +23,15 @@ from dsv4bench.compare.soundness import arithmetic
 from dsv4bench.compare.speculation import speculates, speculation
 from dsv4bench.compare.verdicts import compare_arms
 from dsv4bench.errors import Unanswerable, UsageError
-from dsv4bench.gpus import Gpu
+from dsv4bench.gpus import Gpu, find
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.shares import KernelShare, SharesDocument
 from dsv4bench.records.verdict import InputNote, LeverStatus, LeverVerdict, VerdictDocument
 from dsv4bench.runs.arms import load_arms
+from dsv4bench.runs.campaign_arms import load_campaign_run
 from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
 from dsv4bench.runs.predictions import fill
-from dsv4bench.store import breakdowns, calibration, verdict_files
+from dsv4bench.store import breakdowns, calibration, campaigns, verdict_files
 
 METRICS = ("output_tok_s", "tpot_p50_s", "ttft_p50_s")
 
@@ -60,7 +61,7 @@ class Comparison(NamedTuple):
 
 def run_compare(o: CompareOptions) -> Comparison:
     """Raises UsageError for names that cannot be compared, Unanswerable when the data carry no comparison at all."""
-    campaign = _campaign(o.names)
+    campaign = _campaign(o)
     arms = campaign.arms if campaign is not None else load_arms(o.names, o.root, o.pool)
     if len(arms) < 2:
         raise UsageError(
@@ -69,7 +70,13 @@ def run_compare(o: CompareOptions) -> Comparison:
     _refuse_partial(arms, o.allow_partial)
     _refuse_unsound(arms)
     noise = noise_of(calibration.read(Path(o.root)))
+    if campaign is not None:
+        o = _as_asked_there(o, campaign)
     document = judge_all(arms, o, noise, campaign.shares if campaign is not None else None)
+    if campaign is not None:
+        document = msgspec.structs.replace(
+            document, campaign=campaign.run, notes=[*document.notes, *campaign.cautions]
+        )
     document = complete(
         document,
         arms,
@@ -111,7 +118,8 @@ def judge_all(
         cells += own
         if parent is baseline and lever.status is not LeverStatus.CONTRADICTED:
             cells += [msgspec.structs.replace(v, versus="baseline") for v in own]
-        else:  # the cumulative change stands even where the lever is contradicted
+        elif lever.status is not LeverStatus.NOT_LIVE:
+            # the cumulative change stands even where the lever is contradicted
             cells += compare_arms(baseline, arm, versus="baseline", **common)
         if speculates(arm) or speculates(parent):
             spec += speculation(parent, arm)
@@ -144,8 +152,25 @@ def deltas_of(pairs: Sequence[str]) -> Mapping[str, float]:
     return found
 
 
-def _campaign(names: Sequence[str]) -> CampaignData | None:
-    return load_campaign(names[0]) if len(names) == 1 and is_campaign(names[0]) else None
+def _campaign(o: CompareOptions) -> CampaignData | None:
+    """A campaign named alone brings its shares, its target and what it asked of a comparison."""
+    if len(o.names) != 1:
+        return None
+    if is_campaign(o.names[0]):
+        return load_campaign(o.names[0])
+    run = campaigns.find(o.root, o.names[0])
+    return load_campaign_run(run) if run is not None else None
+
+
+def _as_asked_there(o: CompareOptions, campaign: CampaignData) -> CompareOptions:
+    """What the command line leaves open is as the campaign says. Its experiments lie beside its folder."""
+    known = find(campaign.gpu) if campaign.gpu is not None else None
+    return msgspec.structs.replace(
+        o,
+        deltas_frac={**campaign.deltas_frac, **o.deltas_frac},
+        gpu=o.gpu or known,
+        tp=o.tp or campaign.tp,
+    )
 
 
 def _is_tree(arms: Sequence[Arm]) -> bool:

@@ -74,7 +74,8 @@ def gather(root: str, names: Sequence[str]) -> tuple[findings.Findings, list[str
 
 
 def _subject(d: VerdictDocument) -> tuple[str, ...]:
-    return tuple(sorted(f"{i.source}/{i.name}" for i in d.inputs))
+    """Configurations of one name in two campaigns are not the same ones."""
+    return d.campaign or "", *sorted(f"{i.source}/{i.name}" for i in d.inputs)
 
 
 def _setup(root: str, d: VerdictDocument) -> list[str]:

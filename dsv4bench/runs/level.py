@@ -54,6 +54,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     on_this_host: bool
     resumed: int = 0
     counters: LevelCounters | None = None
+    block: int | None = None
 
 
 def warm_up(s: Setting, at: Coordinates) -> None:
@@ -177,6 +178,7 @@ def _cell(
         client_lag_max_s=lag[2],
         worker_cpu_frac=outcome.worker_cpu_frac,
         n_workers=outcome.n_workers,
+        block=s.block,
         **msgspec.structs.asdict(numbers),
         **msgspec.structs.asdict(view),
     )

@@ -27,6 +27,7 @@ from dsv4bench.store.store import Store
 
 ABOVE_BOUND_FRAC = 0.03  # measuring a gain that equals its bound may exceed it by the noise
 OF_GAIN = 0.5
+NO_ANSWER = (LeverStatus.CONTRADICTED, LeverStatus.NOT_LIVE)
 
 
 class FromShares(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,7 @@ def predict(
     metric: str = "output_tok_s",
     shares: FromShares | None = None,
     note: str = "",
+    scenario: str | None = None,
     now: datetime | None = None,
 ) -> Prediction:
     """Written to the ledger and returned. Raises UsageError, also for what was already measured."""
@@ -57,7 +59,7 @@ def predict(
         raise UsageError(f"metric {metric} is not known", "dsv4bench metrics lists them")
     if concurrency < 1:
         raise UsageError(f"--concurrency {concurrency}", "give one level, 1 or more")
-    _must_be_unmeasured(root, config, concurrency)
+    _must_be_unmeasured(root, config, concurrency, scenario)
     share, of, source = _share(shares, concurrency) if shares is not None else (None, None, None)
     if shares is not None and share is not None:
         own_low, own_high = _interval(share, shares.kernel_speedup)
@@ -86,6 +88,7 @@ def predict(
         share_source=source,
         kernel_speedup=shares.kernel_speedup if shares is not None else None,
         note=note,
+        scenario=scenario,
     )
     made = msgspec.structs.replace(bare, id="p" + hashlib.sha256(encode(bare)).hexdigest()[:8])
     predictions.append(root, made)
@@ -129,9 +132,11 @@ def read_ledger(root: str) -> tuple[list[tuple[Prediction, Measured | None]], li
     return predictions.ledger(root, warnings), warnings
 
 
-def _must_be_unmeasured(root: str, config: str, concurrency: int) -> None:
+def _must_be_unmeasured(root: str, config: str, concurrency: int, scenario: str | None) -> None:
     store = Store(root)
     for entry in store.list():
+        if scenario is not None and entry.scenario != scenario:
+            continue  # a configuration of that name in another campaign is another one
         if entry.config == config and any(c.concurrency == concurrency for c in store.open(entry.id).cells()):
             raise UsageError(
                 f"{config} was measured at C={concurrency} already ({entry.id})",
@@ -174,11 +179,11 @@ def _interval(share: float, kernel_speedup: float) -> tuple[float, float]:
 
 def _cell(p: Prediction, document: VerdictDocument) -> CellVerdict | None:
     """The verdict that answers a prediction, if this comparison may answer it."""
-    if not _is_after(p, document):
+    if not _is_after(p, document) or p.scenario not in (None, document.campaign):
         return None
     for lever in document.levers:
         own = lever.config == p.config
-        if own and (lever.bundled or p.lever not in lever.levers or lever.status is LeverStatus.CONTRADICTED):
+        if own and (lever.bundled or p.lever not in lever.levers or lever.status in NO_ANSWER):
             return None
     if not any(lever.config == p.config for lever in document.levers):
         return None

@@ -135,6 +135,7 @@ def _run(
             tool=tool(),
             environment=environment(),
             command=o.command,
+            extra={} if o.campaign is None else {"campaign": o.campaign, "block": o.block},
         )
     setting = Setting(
         info=info,
@@ -144,6 +145,7 @@ def _run(
         on_this_host=target.on_this_host,
         resumed=resumed,
         counters=counters,
+        block=o.block,
     )
     return _Sweep(setting, target, experiment, on_progress, say, list(probed.notes)).run()
 

@@ -63,7 +63,7 @@ LINES = [
     ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
      "--shm-size"),
     # disk, hub, files
-    ("OSError: [Errno 28] No space left on device: '/root/.cache/huggingface/hub/tmp_x'", "a disk is full"),
+    ("OSError: [Errno 28] No space left on device: '/home/u/.cache/huggingface/hub/tmp_x'", "a disk is full"),
     ("huggingface_hub.errors.GatedRepoError: 403 Client Error. Cannot access gated repo for url", "HF_TOKEN"),
     ("requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: https://huggingface.co/api/models/x",
      "HF_TOKEN"),

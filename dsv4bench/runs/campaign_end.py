@@ -1,0 +1,83 @@
+"""What is made of a campaign's launches: the comparison, its verdict, the findings, the report.
+
+Made at the end of every run that ends cleanly, from what is complete by then. Nothing here may lose a campaign: what
+fails becomes a warning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from dsv4bench.errors import BenchError, StoreError
+from dsv4bench.records.arm import Arm
+from dsv4bench.records.progress import MessageCallback
+from dsv4bench.records.verdict import VerdictDocument
+from dsv4bench.runs import report
+from dsv4bench.runs.campaign_arms import load_campaign_run
+from dsv4bench.runs.campaign_begin import CampaignOptions
+from dsv4bench.runs.compare import CompareOptions, run_compare
+from dsv4bench.runs.findings import FILE, write_findings
+from dsv4bench.store.campaigns import CampaignDir
+
+
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """`document` None: nothing could be compared yet."""
+
+    arms: list[Arm] = []
+    document: VerdictDocument | None = None
+    findings: str | None = None
+    report: str | None = None
+    warnings: list[str] = []
+
+
+def conclude(o: CampaignOptions, opened: CampaignDir, say: MessageCallback) -> Conclusion:
+    """Raises StoreError when the verdict cannot be stored."""
+    warnings: list[str] = []
+    data = load_campaign_run(opened.path)
+    opened.update(goal=data.goal)
+    found = Conclusion(arms=data.arms)
+    if len(data.arms) < 2:
+        missing = [c for c in opened.campaign.configs if c not in {a.name for a in data.arms}]
+        warnings.append(f"nothing to compare yet: no complete launch of {', '.join(missing) or 'a second one'}")
+    else:
+        try:
+            compared = run_compare(CompareOptions(names=[str(opened.path)], root=o.out))
+        except StoreError:
+            raise
+        except BenchError as e:
+            warnings.append(f"not compared: {e.message}")
+        else:
+            opened.update(verdict=compared.document.id)
+            found = msgspec.structs.replace(found, arms=compared.arms, document=compared.document)
+            findings = _findings(o, warnings)
+            found = msgspec.structs.replace(found, findings=findings)
+    if o.report:
+        found = msgspec.structs.replace(found, report=_report(o, opened.id, warnings))
+    for warning in warnings:
+        say(f"warning: {warning}")
+    return msgspec.structs.replace(found, warnings=warnings)
+
+
+def findings_path(o: CampaignOptions) -> str:
+    """As asked, else beside the results folder."""
+    return o.findings or str(Path(o.out).parent / FILE)
+
+
+def _findings(o: CampaignOptions, warnings: list[str]) -> str | None:
+    try:
+        outcome = write_findings(o.out, findings_path(o))
+    except BenchError as e:
+        warnings.append(f"{findings_path(o)} was not written: {e.message}")
+        return None
+    warnings += outcome.warnings
+    return outcome.path
+
+
+def _report(o: CampaignOptions, campaign: str, warnings: list[str]) -> str | None:
+    try:
+        return str(report.write_report(o.out, campaign))
+    except Exception as e:  # whatever is wrong with a drawing, the campaign is done
+        warnings.append(f"no report: {e or type(e).__name__}")
+        return None

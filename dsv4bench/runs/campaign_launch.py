@@ -1,0 +1,115 @@
+"""One launch of one configuration: its processes on a leash, ready and generating; ended whatever happens.
+
+Every process runs on a leash (`capture.leash`), so that nothing outlives us, not even when we are killed. A port that
+the scenario leaves open is a free one, drawn anew for each launch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from dsv4bench.capture.leash import GRACE_S, leashed
+from dsv4bench.host.redact import redact
+from dsv4bench.records.progress import MessageCallback
+from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
+from dsv4bench.scenario.launched_reading import command_of
+from dsv4bench.scenario.launched_text import fill
+from dsv4bench.server.group import Group, Part, launch_group
+from dsv4bench.server.launch import free_port
+from dsv4bench.server.readiness import Ready, wait_generating
+
+SERVER = "server"
+LEASH = " ".join(leashed([]))
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of a launch before they start: their commands, filled in, by role."""
+
+    parts: list[Part]
+    commands: dict[str, list[str]]  # without the leash
+    urls: dict[str, str]
+
+    @property
+    def front(self) -> str:
+        """The role that gets the load."""
+        return "router" if "router" in self.urls else next(iter(self.urls))
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """A running configuration. `workers`: the URLs of the roles behind a front end; none for a single server."""
+
+    group: Group
+    url: str
+    workers: dict[str, str]
+    ready: Ready
+
+
+def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem: str) -> Planned:
+    """Ports drawn, placeholders filled."""
+    roles: dict[str, RoleSpec] = {str(role): r for role, r in config.roles.items()} or {SERVER: _single(spec, config)}
+    ports = {role: r.port or free_port() for role, r in roles.items()}
+    urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
+    shared: dict[str, str | int] = {"python": sys.executable}
+    for role, port in ports.items():
+        shared |= {f"{role}_port": port, f"{role}_url": urls[role]}
+    parts, commands = [], {}
+    for role, r in roles.items():
+        values = {**shared, "port": ports[role], "url": urls[role]}
+        commands[role] = command_of(r.launch, values)
+        name = stem if len(roles) == 1 else f"{stem}-{role}"
+        parts.append(
+            Part(
+                role=role,
+                command=leashed(commands[role]),
+                env=_environment(spec, config, r, values),
+                url=urls[role],
+                health=r.health or spec.server.health,
+                log_path=logs / f"{name}.log",
+            )
+        )
+    return Planned(parts=parts, commands=commands, urls=urls)
+
+
+@contextlib.contextmanager
+def serving(spec: LaunchedCampaign, config: ConfigSpec, p: Planned, say: MessageCallback) -> Iterator[Serving]:
+    """Start, wait until it generates, give it away, stop it. Raises LaunchFailed."""
+    timeout_s = config.ready_timeout_s or spec.server.ready_timeout_s
+    say(f"starting {config.name}: {shown(p)}")
+    group = launch_group(p.parts, timeout_s=timeout_s)
+    try:
+        ready = wait_generating(
+            group, timeout_s, model=spec.server.model, endpoint=spec.server.endpoint or "completions"
+        )
+        say(f"{config.name} generates after {ready.ready_s:.0f} s")
+        workers = {role: url for role, url in p.urls.items() if role in ("prefill", "decode")}
+        yield Serving(group=group, url=p.urls[p.front], workers=workers, ready=ready)
+    finally:
+        group.stop(max(spec.server.stop_timeout_s, GRACE_S + 2))
+
+
+def shown(p: Planned) -> str:
+    """The command that gets the load, as a user would type it, without secrets."""
+    return shlex.join(redact(p.commands[p.front]))
+
+
+def off_the_leash(text: str) -> str:
+    """A message of a failure with the user's own command in it."""
+    return text.replace(f"{LEASH} ", "")
+
+
+def _single(spec: LaunchedCampaign, config: ConfigSpec) -> RoleSpec:
+    assert config.launch is not None, "a configuration has a command or roles"
+    port = spec.server.port if config.port is None else config.port
+    return RoleSpec(launch=config.launch, port=port, health=config.health)
+
+
+def _environment(
+    spec: LaunchedCampaign, config: ConfigSpec, role: RoleSpec, values: Mapping[str, str | int]
+) -> dict[str, str]:
+    return {name: fill(text, values) for name, text in {**spec.env, **config.env, **role.env}.items()}

@@ -1,0 +1,98 @@
+"""The sweep of one launch of a campaign: its options, from the scenario and the launch.
+
+One seed for the campaign; each launch gets its own of it, so that its prompts are others of the same kind, and a
+launch that is repeated never meets a cache that knows its prompts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dsv4bench.records.workload import Slo
+from dsv4bench.runs.options import SweepOptions, default_osl
+from dsv4bench.scenario.file import SloPart
+from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
+
+UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def base_options(spec: LaunchedCampaign) -> SweepOptions:
+    """What every launch shares."""
+    w, at, server = spec.workload, spec.levels, spec.server
+    endpoint = server.endpoint or "completions"
+    given: dict[str, Any] = {
+        "model": server.model,
+        "timeout_s": server.timeout_s,
+        "isl": w.isl,
+        "dataset": w.dataset,
+        "prefix_share": w.prefix_share,
+        "vocab": w.vocab,
+        "temperature": w.temperature,
+        "concurrency": at.concurrency,
+        "rates_req_s": at.rates_req_s,
+        "arrivals": at.arrivals,
+        "requests": at.requests,
+        "duration_s": at.duration_s,
+        "repeat": at.repeat,
+        "slo": _slo(at.slo),
+        "warmup": at.warmup,
+    }
+    return SweepOptions(
+        scenario=spec.name,
+        endpoint=endpoint,
+        osl=w.osl if w.osl is not None else default_osl(w.dataset, endpoint),
+        tensor_pipe=spec.tensor_pipe,
+        **{k: v for k, v in given.items() if v is not None},
+    )
+
+
+def launch_options(
+    spec: LaunchedCampaign,
+    config: ConfigSpec,
+    *,
+    url: str,
+    out: str,
+    campaign: str,
+    block: int,
+    seed: int,
+    command: Sequence[str],
+) -> SweepOptions:
+    """The sweep of one launch; `seed` is the launch's own."""
+    return msgspec.structs.replace(
+        base_options(spec),
+        url=url,
+        out=out,
+        name=config.name,
+        parent=config.parent,
+        lever=config.lever,
+        lever_keys=list(config.lever_keys),
+        touches=list(config.touches),
+        seed=seed,
+        campaign=campaign,
+        block=block,
+        command=list(command),
+    )
+
+
+def seed_of(seed: int, block: int, config: str, attempt: int) -> int:
+    """The seed of one launch, 31 bits of a hash of the campaign's own and of which launch it is."""
+    digest = hashlib.sha256(f"{seed}/{block}/{config}/{attempt}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def _slo(part: SloPart | None) -> Slo | None:
+    if part is None:
+        return None
+    limits = {"ttft_s": part.ttft, "tpot_s": part.tpot, "e2e_s": part.e2e}
+    return Slo(**{name: _seconds(value) for name, value in limits.items() if value is not None})
+
+
+def _seconds(value: str | float) -> float:
+    """`50ms`, `2s`, `1.5`: the scenario's type has checked the form."""
+    text = str(value).strip()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    return float(number) * UNITS_S[text[len(number) :].strip()]
