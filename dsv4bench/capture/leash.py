@@ -26,16 +26,22 @@ from dsv4bench.host.process import die_with_parent
 
 ASK_S = 14.0  # for a server to end by itself; less than the 20 s after which `Launched.stop` takes the leash itself
 _INSIST_S = 4.0  # nsys has told the server; what is still there then is told again, and its agent for the first time
-GRACE_S = ASK_S + 4.0  # after which a leash that was asked to end is not doing so
+OVER_S = 4.0  # beyond the time it gives its command, after which a leash that was asked to end is not doing so
+GRACE_S = ASK_S + OVER_S
 _POLL_S = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 _CODE_NOT_STARTED = 127
 
 
-def leashed(command: Sequence[str], remove: Path | None = None) -> list[str]:
-    """The command line that runs `command` on a leash; `remove` is a folder that must not outlive us."""
-    removing = [] if remove is None else ["--remove", str(remove)]
-    return [sys.executable, "-m", "dsv4bench.capture.leash", *removing, "--", *command]
+def leashed(command: Sequence[str], remove: Path | None = None, ask_s: float | None = None) -> list[str]:
+    """The command line that runs `command` on a leash; `remove` is a folder that must not outlive us.
+
+    `ask_s`: how long it may take to end by itself once it is asked to (default ASK_S); then it is killed. Whoever
+    ends the leash waits `OVER_S` longer.
+    """
+    options = [] if remove is None else ["--remove", str(remove)]
+    options += [] if ask_s is None else ["--ask-s", f"{ask_s:g}"]
+    return [sys.executable, "-m", "dsv4bench.capture.leash", *options, "--", *command]
 
 
 class _Told(BaseException):
@@ -46,18 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command after `--`; its exit code, 128 + n for a signal."""
     parser = argparse.ArgumentParser(prog="leash")
     parser.add_argument("--remove", type=Path)
+    parser.add_argument("--ask-s", type=float, default=ASK_S)
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args(arguments)
     owner = os.getppid()
     _adopt_orphans()
     try:
-        return _run(asked.command)
+        return _run(asked.command, asked.ask_s)
     finally:
         if asked.remove is not None and os.getppid() != owner:
             shutil.rmtree(asked.remove, ignore_errors=True)
 
 
-def _run(command: Sequence[str]) -> int:
+def _run(command: Sequence[str], ask_s: float) -> int:
     ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     for number in ends:
         signal.signal(number, _tell)
@@ -75,21 +82,21 @@ def _run(command: Sequence[str]) -> int:
             signal.signal(number, signal.SIG_IGN)  # it ends already
         if child is not None and child.poll() is None:
             child.terminate()  # nsys launch hands it on, and closes its session
-        end_all_below()
+        end_all_below(ask_s)
 
 
-def end_all_below() -> None:
-    """End every process below this one: what is asked to end gets time to, what stays is killed."""
+def end_all_below(ask_s: float) -> None:
+    """End every process below this one: what is asked to end gets `ask_s` to, what stays is killed."""
     asked: set[int] = set()
     begun = time.monotonic()
     while below := descendants():
         waited = time.monotonic() - begun
-        if waited > ASK_S:
+        if waited > ask_s:
             _signal(below, signal.SIGKILL)
         elif waited > _INSIST_S:
             _signal(below - asked, signal.SIGTERM)
             asked |= below
-        if waited > ASK_S + _INSIST_S:
+        if waited > ask_s + OVER_S:
             return  # in the kernel (a driver that hangs): nothing here can end it
         _reap()
         time.sleep(_POLL_S)

@@ -31,10 +31,14 @@ _LAST_WORDS_S = 5.0
 
 
 class ProfilerRange(NamedTuple):
-    """How a server is made to call cudaProfilerStart and cudaProfilerStop itself: two requests of the caller's."""
+    """How a server is made to call cudaProfilerStart and cudaProfilerStop itself: two requests of the caller's.
+
+    `end_s`: how long `end` may take.
+    """
 
     begin: Callable[[], object]
     end: Callable[[], object]
+    end_s: float = 0.0
 
 
 class NsysWindow:
@@ -60,7 +64,9 @@ class NsysWindow:
 
     @property
     def abort_s(self) -> float:
-        return 0.0 if self._state in ("new", "over") else 2 * _ABORT_S
+        if self._state in ("new", "over"):
+            return 0.0
+        return 2 * _ABORT_S + (self._by_server.end_s if self._by_server is not None else 0.0)
 
     def open(self) -> None:
         """Start recording. Raises UsageError without room, Unanswerable where the server died or nsys does not."""
@@ -96,9 +102,10 @@ class NsysWindow:
             raise Unanswerable(f"the nsys window {self._stem} is not open", "open it first, and once")
         s, closed = self._session, Moment.now()
         self._state = "told"
+        bounds = []
         if self._by_server is not None:
             self._by_server.end()
-            self._range_over()
+            bounds.append(self._range_over())
         said = self._stop()
         self._alive(s.state())
         report = self._whole(said)
@@ -107,7 +114,7 @@ class NsysWindow:
         missing = missing_gpus(export, s.ranks)
         copy = s.kept(report)
         report.unlink()
-        notes = [f"recorded by {s.nsys.shown}", *([missing] if missing else []), *s.notes]
+        notes = [f"recorded by {s.nsys.shown}", *bounds, *([missing] if missing else []), *s.notes]
         return Captured(
             method="nsys",
             opened=self._opened,
@@ -161,11 +168,14 @@ class NsysWindow:
                 raise faults.disk_full(s.folder, done.said) or faults.refused("stop", done.said, s.name)
         return done.said
 
-    def _range_over(self) -> None:
-        """The server calls cudaProfilerStop after the answer; where it does not, `nsys stop` ends the window."""
-        with contextlib.suppress(Unanswerable):
-            wait_s = self._session.limits.begin_s
+    def _range_over(self) -> str:
+        """The window's bounds, in words. A server may call cudaProfilerStop after its answer, or not at all."""
+        wait_s = self._session.limits.begin_s
+        try:
             self._until(_RECORDING, wait_s, faults.not_begun("", wait_s), left=True)
+        except Unanswerable:
+            return "from the server's cudaProfilerStart to `nsys stop`: its cudaProfilerStop did not come"
+        return "from the server's cudaProfilerStart to its cudaProfilerStop"
 
     def _await_report(self) -> str:
         """nsys makes the report by itself at the end of a range: wait until it is whole."""

@@ -20,6 +20,7 @@ DEFAULT_ISL = 1024
 LIVE_ONLY = {
     "launch": "--launch",
     "method": "--with",
+    "capture_range": "--range",
     "steps": "--steps",
     "role": "--role",
     "trace_dir": "--trace-dir",
@@ -36,41 +37,68 @@ LIVE_ONLY = {
 
 
 def profile(
-    url: str | None = typer.Argument(None, help="A running server to capture; or leave it out and name files."),
-    trace: list[str] = typer.Option([], "--trace", help="[LABEL=]FILE, repeatable; one label's files are its ranks."),
-    kernel_breakdown: bool = typer.Option(True, "--kernel-breakdown", help="Components and kernels; the default."),
-    concurrency: str | None = typer.Option(
-        None, "--concurrency", "-c", help="To capture at, e.g. 1,16 (the default); or that of each --trace label."
+    url: str | None = typer.Argument(
+        None, help="A running server to capture. Leave it out with --trace or --launch."
     ),
-    isl: int | None = typer.Option(None, help="Input tokens a request. Default 1024 for a capture."),
+    trace: list[str] = typer.Option(
+        [], "--trace", help="[LABEL=]FILE; repeatable. Files of one label are the ranks of one capture."
+    ),
+    kernel_breakdown: bool = typer.Option(
+        True, "--kernel-breakdown", show_default=False, help="Components and kernels. Always on."
+    ),
+    concurrency: str | None = typer.Option(
+        None, "--concurrency", "-c", help="Levels to capture at. Default 1,16. With --trace: the level of each label."
+    ),
+    isl: int | None = typer.Option(None, help="Prompt tokens. Default 1024 for a capture."),
     name: str | None = typer.Option(None, "--name", help="Store the breakdown under this configuration."),
     method: Literal["torch", "nsys", "ncu", "pm"] | None = typer.Option(
-        None, "--with", help="Its own torch profiler (default), nsys, PM sampling; ncu for kernels alone."
+        None,
+        "--with",
+        help="What records: the server's torch profiler, nsys, PM sampling, or ncu (kernels alone). Default torch.",
     ),
-    launch: str | None = typer.Option(None, help="Start this server command for it, and end it afterwards."),
+    capture_range: Literal["outside", "server"] | None = typer.Option(
+        None, "--range", help="With nsys: who bounds a window, nsys (default) or the server's cudaProfilerStart/Stop."
+    ),
+    launch: str | None = typer.Option(
+        None, help="A server command to start for the capture; it is ended afterwards."
+    ),
     kernels: str | None = typer.Option(
         None, help="With ncu: bundled kernels (see kernels list), or with --launch the functions to count."
     ),
     steps: int | None = typer.Option(None, help="Decode steps in a window. Default 30."),
     role: str | None = typer.Option(None, help="decode=URL[,prefill=URL]: the workers behind a front end."),
-    trace_dir: str | None = typer.Option(None, help="Where the server writes its traces, when it does not tell."),
+    trace_dir: str | None = typer.Option(
+        None, help="The folder that the server writes its traces to, when it does not tell."
+    ),
     keep_trace: str | None = typer.Option(None, help="With nsys: a folder for its reports, which hold secrets."),
     gpu_only: bool = typer.Option(False, "--gpu-only", help="No CPU events in a torch trace: less inflation."),
-    served_model: str | None = typer.Option(None, help="The served model's name, of several."),
-    endpoint: Literal["completions", "chat"] | None = typer.Option(None, help="Default completions."),
-    dataset: str | None = typer.Option(None, help="random, chat or FILE: what is asked."),
-    vocab: int | None = typer.Option(None, help="Token ids below this, for random prompts."),
-    seed: int | None = typer.Option(None, help="Of the prompts. Default: drawn."),
-    header: list[str] = typer.Option([], help="K:V, repeatable. A key goes into DSV4BENCH_API_KEY."),
-    insecure: bool = typer.Option(False, help="Do not verify the TLS certificate."),
-    timeout: str | None = typer.Option(None, help="Without a token for so long, it failed. Default 300s."),
-    flush_timeout: str | None = typer.Option(None, help="For the server to write its trace. Default 30m."),
-    ready_timeout: str | None = typer.Option(None, help="For a launched server to answer. Default 30m."),
-    rules: list[str] = typer.Option([], "--rules", help="A YAML file of rules, before the packaged ones."),
-    cubins: list[str] = typer.Option(
-        [], "--cubins", help="A folder of cubins or a Triton cache: what kernels run on."
+    served_model: str | None = typer.Option(None, help="The model's name, when the server lists several."),
+    endpoint: Literal["completions", "chat"] | None = typer.Option(
+        None, help="What the load uses. Default completions."
     ),
-    target: float | None = typer.Option(None, help="Where you want to arrive, output tok/s."),
+    dataset: str | None = typer.Option(
+        None, help="random, chat, or a JSONL or ShareGPT file. Default random; chat with --endpoint chat."
+    ),
+    vocab: int | None = typer.Option(None, help="Vocabulary size, when the server does not tell it."),
+    seed: int | None = typer.Option(None, help="Seed of the prompts. Default: a fresh one."),
+    header: list[str] = typer.Option([], help="A header K:V; repeatable. A key goes into DSV4BENCH_API_KEY instead."),
+    insecure: bool = typer.Option(False, help="Do not verify the TLS certificate."),
+    timeout: str | None = typer.Option(None, help="A request silent for this long has stalled. Default 300s."),
+    flush_timeout: str | None = typer.Option(
+        None, help="How long the server may take to write its trace. Default 30m."
+    ),
+    ready_timeout: str | None = typer.Option(
+        None, help="How long a launched server may take to answer. Default 30m."
+    ),
+    rules: list[str] = typer.Option(
+        [], "--rules", help="A YAML file of rules, asked before the packaged ones; repeatable."
+    ),
+    cubins: list[str] = typer.Option(
+        [], "--cubins", help="A folder of cubins, or a Triton cache, that proves what kernels run on; repeatable."
+    ),
+    target: float | None = typer.Option(
+        None, help="The output tok/s that you want to reach, at the highest concurrency."
+    ),
     measured: float | None = typer.Option(None, help="Output tok/s without a profiler, at the highest concurrency."),
     inflation: float | None = typer.Option(None, help="Step under the profiler over step without; 1.1 is +10 %."),
     accept_length: float = typer.Option(1.0, help="Tokens a step and sequence under speculative decoding."),
@@ -81,15 +109,19 @@ def profile(
     ),
     layers: int | None = typer.Option(None, help="Layers of --model flash-layers."),
     tp: int | None = typer.Option(
-        None, help="Tensor parallelism, for the roofline (default: the ranks of the label)."
+        None, help="Tensor parallelism, for the roofline. Default: the ranks of the label."
     ),
-    kernel_speedup: list[str] = typer.Option([], help="COMPONENT=K from a measured kernel A/B, e.g. moe=4."),
+    kernel_speedup: list[str] = typer.Option(
+        [], help="COMPONENT=K from a measured kernel A/B, e.g. moe=4; repeatable."
+    ),
     top: int = typer.Option(20, min=1, help="How many kernels to print."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress."),
 ) -> None:
-    """Say which kernels, components and units the decode time went to, and what would be worth changing.
+    """Say where the decode time went, and what is worth changing.
+
+    By kernel, component, unit and decode step: of a running server, captured at each concurrency, or of trace files.
 
     Exit codes: 0 answered, 1 the load or the server failed, 2 usage, 4 no file can answer (no kernels in it, damaged,
     of another kind, on another host), 130 interrupted.
@@ -106,6 +138,7 @@ def profile(
         live = {
             "launch": launch,
             "method": method,
+            "capture_range": capture_range,
             "steps": steps,
             "role": role,
             "trace_dir": trace_dir,
@@ -175,6 +208,8 @@ def _refuse_rivals(url: str | None, traces: list[str], live: dict[str, Any], ker
     from dsv4bench.runs.by_hand import how_to_trace
 
     if live.get("method") == "ncu":
+        if "capture_range" in live:
+            raise UsageError("--range with --with ncu", "it says who bounds a window of nsys")
         return
     if kernels is not None:
         raise UsageError(f"--kernels {kernels} without --with ncu", "a breakdown is of all kernels")

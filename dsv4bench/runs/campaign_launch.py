@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from dsv4bench.capture.leash import GRACE_S, leashed
+from dsv4bench.capture.leash import OVER_S, leashed
 from dsv4bench.host.redact import redact
 from dsv4bench.records.progress import MessageCallback
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
@@ -25,7 +25,7 @@ from dsv4bench.server.launch import free_port
 from dsv4bench.server.readiness import Ready, wait_generating
 
 SERVER = "server"
-LEASH = " ".join(leashed([]))
+_SLACK_S = 2.0  # for a leash to be seen to have ended
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,8 @@ def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem:
         parts.append(
             Part(
                 role=role,
-                command=leashed(commands[role]),
+                command=leashed(commands[role], ask_s=spec.server.stop_timeout_s),
+                program=commands[role],
                 env=_environment(spec, config, r, values),
                 url=urls[role],
                 health=r.health or spec.server.health,
@@ -90,17 +91,12 @@ def serving(spec: LaunchedCampaign, config: ConfigSpec, p: Planned, say: Message
         workers = {role: url for role, url in p.urls.items() if role in ("prefill", "decode")}
         yield Serving(group=group, url=p.urls[p.front], workers=workers, ready=ready)
     finally:
-        group.stop(max(spec.server.stop_timeout_s, GRACE_S + 2))
+        group.stop(spec.server.stop_timeout_s + OVER_S + _SLACK_S)
 
 
 def shown(p: Planned) -> str:
     """The command that gets the load, as a user would type it, without secrets."""
     return shlex.join(redact(p.commands[p.front]))
-
-
-def off_the_leash(text: str) -> str:
-    """A message of a failure with the user's own command in it."""
-    return text.replace(f"{LEASH} ", "")
 
 
 def _single(spec: LaunchedCampaign, config: ConfigSpec) -> RoleSpec:

@@ -23,13 +23,13 @@ from dsv4bench.runs.campaign_checks import (
     other_than_first,
     worker_info,
 )
-from dsv4bench.runs.campaign_launch import Planned, Serving, off_the_leash, planned_launch, serving
+from dsv4bench.runs.campaign_launch import Planned, Serving, planned_launch, serving
 from dsv4bench.runs.campaign_profile import Profiled, profile_launched, profile_running
 from dsv4bench.runs.campaign_sweep import launch_options, seed_of
 from dsv4bench.runs.sweep import SweepResult, run_sweep
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 from dsv4bench.server.detect import detect
-from dsv4bench.server.group import Group, LaunchFailed
+from dsv4bench.server.group import Group
 from dsv4bench.server.target import find_target
 from dsv4bench.store import campaigns
 from dsv4bench.store.campaigns import CampaignDir
@@ -69,12 +69,8 @@ class Launcher:
             log_tail=None,
             command=redact(planned.commands[planned.front]),
         )
-        try:
-            with serving(self.spec, config, planned, self.say) as served:
-                self._measure(note, config, attempt, planned, served)
-        except LaunchFailed as e:
-            e.reason, e.message = off_the_leash(e.reason), off_the_leash(e.message)
-            raise
+        with serving(self.spec, config, planned, self.say) as served:
+            self._measure(note, config, attempt, planned, served)
 
     def _measure(self, note: LaunchNote, config: ConfigSpec, attempt: int, planned: Planned, served: Serving) -> None:
         ready = served.ready
@@ -165,7 +161,7 @@ class Launcher:
         except StoreError:
             raise
         except BenchError as e:
-            self.say(f"{config.name}: no profile: {off_the_leash(e.message)}")
+            self.say(f"{config.name}: no profile: {e.message}")
 
     def _kernels_alone(self, config: ConfigSpec, order: int, experiment: str, found: Profiled) -> None:
         if found.document is not None:

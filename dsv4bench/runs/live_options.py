@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -12,18 +14,25 @@ from dsv4bench.errors import UsageError
 from dsv4bench.records.capture import METHODS
 from dsv4bench.records.workload import Endpoint
 from dsv4bench.runs.options import SweepOptions
+from dsv4bench.server.profiler_setup import refuse_range
 
 LEAST_STEPS, MOST_STEPS = 12, 2000  # a median wants ten; the first and the last of a window are dropped
 ROLES = ("decode", "prefill")
 MOST_CONCURRENCY = 4096
+CaptureRange = Literal["outside", "server"]
 
 
 class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a capture. `roles`: which worker is profiled, where the URL is a front end's."""
+    """The options of a capture. `roles`: which worker is profiled, where the URL is a front end's.
+
+    `capture_range`: who bounds a window of nsys: its own `start` and `stop`, or the server's cudaProfilerStart and
+    cudaProfilerStop.
+    """
 
     url: str | None = None
     launch: str | None = None
     method: str = "torch"
+    capture_range: CaptureRange = "outside"
     concurrency: list[int] = msgspec.field(default_factory=lambda: [1, 16])
     steps: int = 30
     isl: int = 1024
@@ -72,6 +81,7 @@ class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
                 "--with nsys records a server that it started: attaching to a process was removed from nsys",
                 "give the server's command: --launch 'vllm serve …' or --launch 'python -m sglang.launch_server …'",
             )
+        self._check_range()
         if self.keep_trace is not None and self.method != "nsys":
             raise UsageError(
                 f"--keep-trace {self.keep_trace} with --with {self.method}",
@@ -79,6 +89,17 @@ class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.roles and self.launch is not None:
             raise UsageError("--role beside --launch", "roles name workers that run already")
+
+    def _check_range(self) -> None:
+        if self.capture_range == "outside":
+            return
+        if self.method != "nsys" or self.launch is None:
+            raise UsageError(
+                f"--range {self.capture_range} with --with {self.method}",
+                "it says who bounds a window of nsys: give --with nsys, or leave it out",
+            )
+        command, variables = command_of(self.launch)
+        refuse_range(command, {**os.environ, **variables})
 
     def probe_options(self) -> SweepOptions:
         """What the probe of a sweep needs to know; every value is checked there, too."""

@@ -21,12 +21,12 @@ from dsv4bench.records.server import ServerInfo
 from dsv4bench.runs.live_options import LiveOptions, address_of, command_of
 from dsv4bench.server.detect import detect
 from dsv4bench.server.launch import Launched, launch
-from dsv4bench.server.profiler_setup import ask_for_workers
+from dsv4bench.server.profiler_setup import CUDA_VARIABLE, STAGED_VARIABLE, ask_for_workers
 from dsv4bench.server.target import Target, find_target, parse_url
 from dsv4bench.store.files import failing_as
 
 LOG = "server.log"
-VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_PROFILE_V2", "SGLANG_TORCH_PROFILER_DIR")
+VARIABLES = ("VLLM_TORCH_PROFILER_DIR", CUDA_VARIABLE, STAGED_VARIABLE, "SGLANG_TORCH_PROFILER_DIR")
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):

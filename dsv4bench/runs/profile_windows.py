@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dsv4bench.capture import CaptureWindow
 from dsv4bench.capture.counters import Opened, open_counters
+from dsv4bench.capture.nsys import ProfilerRange
 from dsv4bench.capture.pm_window import PmWindow
 from dsv4bench.capture.torch_http import TorchHttpWindow
 from dsv4bench.errors import UsageError
@@ -25,7 +26,13 @@ from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.server import Engine
 from dsv4bench.runs.live_options import LiveOptions
 from dsv4bench.runs.profile_server import Profiled, Served
-from dsv4bench.server.profiler_setup import folder_told, ranks_expected, require_profiler
+from dsv4bench.server.profiler_setup import (
+    folder_told,
+    only_by_stage,
+    ranks_expected,
+    require_profiler,
+    require_range,
+)
 from dsv4bench.server.profiling import HttpProfiler, ProfilerAsk
 from dsv4bench.store.files import failing_as
 
@@ -33,6 +40,7 @@ SHARED_TMP = Path("/tmp")
 SPARE_STEPS = 4  # recorded beyond those that are counted: the client counts from its first token on
 BOUND_TIMES, BOUND_S = 2, 2.0  # a server whose client is gone records twice the steps and two seconds more
 USUAL_TPOT_S = 0.02
+STOP_S = 30.0  # for a server that records nothing itself to be told to stop
 
 
 class Recorders:
@@ -51,6 +59,11 @@ class Recorders:
                 require_profiler(profiled.target.for_control(), profiled.info)
                 if profiled.info.engine is Engine.VLLM and profiled.target.on_this_host:
                     self._vllm_folder(profiled)
+        if o.method == "nsys" and o.capture_range == "server":
+            for profiled in by_role.values():
+                process = profiled.process
+                seen = (process.command, process.environment) if process is not None else ([], {})
+                require_range(profiled.target.for_control(), profiled.info, *seen)
         if o.method == "pm":
             self._counters = self._open_counters()
 
@@ -58,7 +71,8 @@ class Recorders:
         """A new window; `tpot_s` without a recorder. Raises UsageError where its recorder cannot be had."""
         if self._o.method == "nsys":
             assert self._server.session is not None, "a server under nsys has its session"
-            return self._server.session.window(label, ended=self._server.ended)
+            bounds = self._range(self._server.by_role[role]) if self._o.capture_range == "server" else None
+            return self._server.session.window(label, ended=self._server.ended, by_server=bounds)
         if self._o.method == "pm":
             assert self._counters is not None, "counters are opened by `ready`"
             return PmWindow(self._counters)
@@ -108,6 +122,18 @@ class Recorders:
         gpus = ", ".join(map(str, opened.counters.gpus))
         self._say(f"{opened.counters.method} of GPU {gpus}" + "".join(f"; {note}" for note in opened.notes))
         return opened
+
+    def _range(self, profiled: Profiled) -> ProfilerRange:
+        """How the server is made to call cudaProfilerStart and Stop. No steps bound it: it ends with us."""
+        ask = ProfilerAsk(steps=self._o.steps, bound=None, capture_range=True)
+        profiler = HttpProfiler(profiled.target.for_control(), profiled.info, ask)
+
+        def end() -> None:
+            stopped = profiler.stop(STOP_S)
+            if stopped.state != "stopped":
+                self._say(stopped.line)
+
+        return ProfilerRange(profiler.start, end, STOP_S)
 
     def _torch(self, profiled: Profiled, role: str, label: str, tpot_s: float) -> TorchHttpWindow:
         o = self._o
@@ -176,6 +202,5 @@ class Recorders:
 
 
 def _only_by_stage(profiled: Profiled) -> bool:
-    """SGLANG_PROFILE_V2 takes nothing else: its scheduler ends with an assertion."""
-    told = profiled.process.environment.get("SGLANG_PROFILE_V2", "") if profiled.process is not None else ""
-    return profiled.info.engine is Engine.SGLANG and told.lower() in ("1", "true", "yes", "on")
+    process = profiled.process
+    return profiled.info.engine is Engine.SGLANG and process is not None and only_by_stage(process.environment)

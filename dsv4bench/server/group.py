@@ -38,7 +38,11 @@ _LISTENS = re.compile(r"(?:running on|listening on|started at|serving on)\s+http
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process to start. `env` is added to ours; `health` is a path, None: /health, else /v1/models."""
+    """One process to start. `env` is added to ours; `health` is a path, None: /health, else /v1/models.
+
+    `program`: the server's own command, where `command` runs it through another program (a leash, a profiler).
+    Messages show it, and it tells whether the server is a container or on another host.
+    """
 
     role: str
     command: list[str]
@@ -46,6 +50,12 @@ class Part:
     url: str
     health: str | None
     log_path: Path
+    program: list[str] | None = None
+
+    @property
+    def own(self) -> list[str]:
+        """The command as the user gave it."""
+        return self.program or self.command
 
 
 class LaunchFailed(UsageError):
@@ -131,7 +141,7 @@ class Group:
     def check(self) -> None:
         """Raises LaunchFailed when a part has ended, or when another process answers on a part's port."""
         if how := self.exited():
-            shown = " ".join(redact((self._gone() or self._running)[0].part.command))
+            shown = " ".join(redact((self._gone() or self._running)[0].part.own))
             raise self.failure(f"{how} before it was ready: {shown}")
 
     def check_ports(self) -> None:
@@ -139,7 +149,7 @@ class Group:
         for r in self._running:
             if not r.target.on_this_host:
                 continue
-            other = answered_by_another(r.target.port, r.process.pid, r.part.command, r.process.started_s)
+            other = answered_by_another(r.target.port, r.process.pid, r.part.own, r.process.started_s)
             if other is not None:
                 raise self.failure(
                     f"port {r.target.port} of {_who(r.part)} is answered by {other}, which this launch did not start"

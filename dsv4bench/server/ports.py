@@ -32,7 +32,8 @@ def port_taken(port: int) -> str | None:
 def answered_by_another(port: int, pid: int, command: Sequence[str], started_s: float) -> str | None:
     """The process that listens on `port`, in words, when it is not the one that was launched as `pid`, nor its child.
 
-    None also when that cannot be seen, or when the command starts a container or a remote process.
+    `command` is the server's own, without what it runs through. None also when that cannot be seen, or when the
+    command starts a container or a remote process.
     """
     found = listening(port)
     if found is None or _belongs(found.pid, pid):

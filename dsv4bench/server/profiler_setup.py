@@ -7,7 +7,8 @@ and our own server take the folder with the call.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dsv4bench.errors import UsageError
@@ -18,6 +19,10 @@ from dsv4bench.server.target import Target
 START, STOP = "/start_profile", "/stop_profile"
 PROFILED = (Engine.SGLANG, Engine.VLLM, Engine.DSV4BENCH)
 NEW_FORM = (0, 13)  # vLLM versions from here on take --profiler-config
+CUDA_FLAG = """--profiler-config '{"profiler": "cuda"}'"""
+CUDA_VARIABLE = "VLLM_TORCH_CUDA_PROFILE"  # before 0.13
+STAGED_VARIABLE = "SGLANG_PROFILE_V2"  # profiles by stage only, and cannot be stopped
+_OUTSIDE = "--range outside needs nothing of the server"
 
 
 def require_profiler(target: Target, info: ServerInfo) -> None:
@@ -37,6 +42,75 @@ def require_profiler(target: Target, info: ServerInfo) -> None:
     paths = page.get("paths") if isinstance(page, dict) else None
     if isinstance(paths, dict) and paths and START not in paths:
         raise absent(info)
+
+
+def require_range(
+    target: Target, info: ServerInfo, command: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> None:
+    """Whether this running server can be made to call cudaProfilerStart and cudaProfilerStop, as far as it tells.
+
+    `command` and `environment` are its process's, where they can be seen. Raises UsageError with the flag to add.
+    """
+    if info.engine not in PROFILED:
+        raise UsageError(
+            f"--range server: {info.url} ({info.engine}) has no call that makes it run cudaProfilerStart", _OUTSIDE
+        )
+    if info.engine is Engine.VLLM:
+        told = _vllm_profiler([str(info.args or "")], {}) or _vllm_profiler(command, environment or {})
+        if told not in (None, "cuda"):
+            raise _other_profiler(told)
+    if info.engine is Engine.SGLANG:
+        _refuse_staged(environment or {})
+    try:
+        require_profiler(target, info)
+    except UsageError as error:
+        raise _other_profiler(None) if info.engine is Engine.VLLM and info.front_end is None else error from None
+
+
+def refuse_range(command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Before a server is started, which may take minutes: raises UsageError where its command rules a range out.
+
+    A command that starts it in a way of its own (a script, a settings file) is judged once the server runs.
+    """
+    names = [Path(word).name for word in command]
+    if "vllm" in names or any(word.startswith("vllm.") for word in command):
+        told = _vllm_profiler(command, environment)
+        by_file = any(word.partition("=")[0] == "--config" for word in command)
+        if told not in (None, "cuda") or (told is None and not by_file):
+            raise _other_profiler(told)
+    elif any(word.partition(".")[0] == "sglang" for word in names):
+        _refuse_staged(environment)
+    elif "dsv4bench" in names and "serve" in names and not re.search(r"--device[= ]cuda\b", " ".join(command)):
+        raise UsageError("--range server: without a GPU there is no cudaProfilerStart", "add  --device cuda")
+
+
+def _vllm_profiler(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """Which profiler a vLLM was given: cuda, torch, proton; None where nothing tells."""
+    found = re.search(r"\bprofiler[\"']?\s*[=:\s]\s*[\"']?(cuda|torch|proton)\b", " ".join(command))
+    if found:
+        return found.group(1)
+    return "cuda" if environment.get(CUDA_VARIABLE) == "1" else None
+
+
+def _other_profiler(told: str | None) -> UsageError:
+    has = "was started without a profiler" if told is None else f"was given the {told} profiler"
+    return UsageError(
+        f"--range server: this vLLM {has} and does not call cudaProfilerStart",
+        f"{'add' if told is None else 'give it'}  {CUDA_FLAG}  (before 0.13: {CUDA_VARIABLE}=1); {_OUTSIDE}",
+    )
+
+
+def _refuse_staged(environment: Mapping[str, str]) -> None:
+    if only_by_stage(environment):
+        raise UsageError(
+            f"--range server: with {STAGED_VARIABLE} an SGLang's profile cannot be stopped",
+            f"start it without {STAGED_VARIABLE}; {_OUTSIDE}",
+        )
+
+
+def only_by_stage(environment: Mapping[str, str]) -> bool:
+    """Whether an SGLang with these variables takes only profiles by stage: of others its scheduler dies."""
+    return environment.get(STAGED_VARIABLE, "").lower() in ("1", "true", "yes", "on")
 
 
 def ask_for_workers(info: ServerInfo) -> str:

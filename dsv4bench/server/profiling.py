@@ -7,6 +7,9 @@ The client ends the window, so the server is asked for more steps than that: the
 was killed. By-stage profiles are not asked for: with speculation older SGLang books a verify step as prefill, and a
 decode worker never ends the prefill stage. Only SGLANG_PROFILE_V2, which dies of anything else and cannot be stopped,
 gets one, of exactly the steps. Files are not looked for here.
+
+For a capture by nsys the same calls make a server call cudaProfilerStart and cudaProfilerStop, and nothing else
+(`capture_range`): it records nothing itself, so no steps bound it.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ class ProfilerAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What to record. `folder` is the server's own path, where it takes one with the call."""
 
     steps: int  # of the window: by_stage the server counts them, else the client does
-    bound: int  # steps after which the server stops by itself
+    bound: int | None  # steps after which the server stops by itself; None: only when it is told to
+    capture_range: bool = False  # only cudaProfilerStart and cudaProfilerStop, for nsys
     folder: str | None = None
     prefix: str = ""
     by_stage: bool = False
@@ -60,8 +64,9 @@ class HttpProfiler:
     def start(self) -> None:
         """Raises UsageError when the server has no profiler or refuses, MeasuredBad when it does not answer."""
         with Caller(self.target, self._start_s) as caller:
-            reply = caller.post(START, self._body())
-            if self.info.engine is Engine.VLLM and reply.status in (400, 422):
+            body = self._body()
+            reply = caller.post(START, body)
+            if self.info.engine is Engine.VLLM and body is not None and reply.status in (400, 422):
                 reply = caller.post(START)  # a version that takes other fields, or none
         if reply.failure:
             raise MeasuredBad(
@@ -85,7 +90,8 @@ class HttpProfiler:
             return Stopped("gone", f"the server could not be told to stop profiling, it is gone ({why})")
         by_itself = self.info.engine not in (Engine.VLLM, Engine.DSV4BENCH)  # ours says so with its trace
         if by_itself and (reply.status == 500 or "not in progress" in reply.text):
-            return Stopped("over", f"the server had stopped profiling by itself after {self._bound} steps")
+            after = f" after {self._bound} steps" if self._bound is not None else ""
+            return Stopped("over", f"the server had stopped profiling by itself{after}")
         return Stopped("failed", f"{STOP} answered {reply.status}: {_said(reply) or 'nothing more'}")
 
     def gone(self) -> str | None:
@@ -101,13 +107,15 @@ class HttpProfiler:
         return f"/health answers {reply.status}" if reply.status in (500, 503) else None
 
     @property
-    def _bound(self) -> int:
+    def _bound(self) -> int | None:
         return self.ask.steps if self.ask.by_stage else self.ask.bound
 
-    def _body(self) -> dict[str, Any]:
+    def _body(self) -> dict[str, Any] | None:
         ask = self.ask
-        if self.info.engine is Engine.VLLM:
-            return {"profile_prefix": ask.prefix, "max_iterations": self._bound}
+        if self.info.engine is Engine.VLLM:  # how it profiles was fixed when it was started
+            return None if ask.capture_range else {"profile_prefix": ask.prefix, "max_iterations": self._bound}
+        if ask.capture_range:
+            return {"activities": ["CUDA_PROFILER"], "profile_by_stage": False}
         body: dict[str, Any] = {
             "num_steps": self._bound,
             "activities": ["GPU"] if ask.gpu_only else ["CPU", "GPU"],  # the CPU's part holds the steps' names

@@ -96,7 +96,8 @@ def test_the_folder_stays_while_its_owner_lives(tmp_path: Path) -> None:
 def test_the_folder_goes_when_its_owner_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "private"
     folder.mkdir()
-    command = leashed([*PYTHON, "import time; time.sleep(600)"], folder)
+    begun = tmp_path / "begun"
+    command = leashed([*PYTHON, f"import time; open({str(begun)!r}, 'w'); time.sleep(600)"], folder)
     code = (
         "import subprocess, time; from dsv4bench.host.process import die_with_parent\n"
         f"subprocess.Popen({command!r}, preexec_fn=die_with_parent())\n"
@@ -105,7 +106,9 @@ def test_the_folder_goes_when_its_owner_is_killed(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     owner.stdout.readline()
-    time.sleep(0.5)  # the leash has its handlers
+    until = time.monotonic() + 20
+    while not begun.exists() and time.monotonic() < until:  # by then the leash has its handlers
+        time.sleep(0.02)
     owner.kill()
     owner.wait(10)
     deadline = time.monotonic() + 20

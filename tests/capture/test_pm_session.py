@@ -217,7 +217,7 @@ def test_the_driver_is_initialised_before_anything_is_asked_of_it(monkeypatch: p
     order: list[str] = []
 
     class Driver:
-        def cuInit(self, flags: int) -> int:  # noqa: N802
+        def cuInit(self, flags: int) -> int:
             order.append(f"cuInit {flags}")
             return 0
 
@@ -233,7 +233,7 @@ def test_the_driver_is_initialised_before_anything_is_asked_of_it(monkeypatch: p
 
 def test_a_driver_without_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     class Driver:
-        def cuInit(self, flags: int) -> int:  # noqa: N802
+        def cuInit(self, flags: int) -> int:
             return 100
 
     monkeypatch.setattr(pm_process.ctypes, "CDLL", lambda path: Driver())
