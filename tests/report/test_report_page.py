@@ -165,6 +165,26 @@ def test_provenance_says_what_differs_and_what_is_equal() -> None:
     assert "blocks, order seed | 2, 11" in said and "prompt seed | 7 | all" in said
 
 
+def test_a_nested_setting_that_differs_comes_without_its_section() -> None:
+    r = inputs.whole()
+    nested = [
+        msgspec.structs.replace(
+            d,
+            experiment=msgspec.structs.replace(
+                d.experiment,
+                server=msgspec.structs.replace(
+                    d.experiment.server,
+                    args={"scheduler": {"max_num_seqs": 4 if d.experiment.config == "mtp" else 64, "policy": "fcfs"}},
+                ),
+            ),
+        )
+        for d in r.experiments
+    ]
+    shown = section(msgspec.structs.replace(r, experiments=nested), "provenance")
+    assert any(line.startswith("scheduler.max_num_seqs | 64 |") for line in shown)
+    assert not any("fcfs" in line for line in shown if "max_num_seqs" in line)
+
+
 def test_what_is_missing_is_said_with_its_reason_and_never_as_zero() -> None:
     said = every_text(sections.sections(inputs.nothing()))
     for sentence in (

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.experiment import Experiment
@@ -97,7 +98,7 @@ def _facts(experiments: list[Experiment]) -> Table:
 
 def _arguments(experiments: list[Experiment]) -> list[Block]:
     """Server arguments by configuration: those that differ in a table, those that are equal on demand."""
-    told = {e.config: e.server.args for e in experiments if e.server.args is not None}
+    told = {e.config: _leaves(e.server.args) for e in experiments if e.server.args is not None}
     silent = sorted({e.config for e in experiments} - set(told))
     found: list[Block] = []
     keys = sorted({k for args in told.values() for k in args})
@@ -111,6 +112,17 @@ def _arguments(experiments: list[Experiment]) -> list[Block]:
         found.append(Fold(f"Server arguments that are equal ({len(equal)})", lines=equal))
     if silent:
         found.append(missing(f"The server of {listed(silent)} does not tell its arguments."))
+    return found
+
+
+def _leaves(args: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under dotted names, so that one that differs does not bring its whole section along."""
+    found: dict[str, Any] = {}
+    for key, value in args.items():
+        if isinstance(value, Mapping) and value:
+            found.update(_leaves(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
     return found
 
 
