@@ -14,7 +14,7 @@ import report_inputs as inputs
 
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.verdict import ScalingLaw
+from dsv4bench.records.verdict import Mechanism, ScalingLaw
 from dsv4bench.report.campaign_markdown import markdown
 from dsv4bench.report.page import html, kernels, latency, levels, pareto, sections, theme, throughput
 from dsv4bench.report.page.blocks import Figure, Fold, Lines, Section, Table
@@ -99,6 +99,23 @@ def test_the_bottom_line_says_the_best_the_verdicts_the_target_and_the_bad_news(
     assert any("fp8_cfg of fp8-cfg was not in force" in s for s in said)
     assert "Greedy output differs from the baseline: mtp." in said
     assert "The campaign is partial (one launch failed twice). 7 launches planned: 6 complete, 1 failed." in said
+
+
+def test_the_bottom_line_names_the_mechanism_where_no_plateau_does() -> None:
+    r = inputs.whole()
+    assert r.verdict is not None and r.verdict.scaling is not None
+    mechanism = Mechanism(name="admission cap", evidence=["the server ran 4.0 of 16 and 12.0 waited"], excluded=[])
+    laws = [
+        msgspec.structs.replace(law, plateau=None, mechanism=mechanism if law.config == "mtp" else None)
+        for law in r.verdict.scaling.laws
+    ]
+    scaling = msgspec.structs.replace(r.verdict.scaling, laws=laws)
+    said = section(
+        msgspec.structs.replace(r, verdict=msgspec.structs.replace(r.verdict, scaling=scaling)), "bottom-line"
+    )
+    assert [s for s in said if "stops growing" in s] == [
+        "mtp stops growing: admission cap (the server ran 4.0 of 16 and 12.0 waited)."
+    ]
 
 
 def test_a_configuration_without_a_figure_is_named() -> None:

@@ -25,6 +25,7 @@ def sentences(r: ReportInput) -> list[str]:
         *_best(r),
         *_verdicts(r),
         *_ceiling(r),
+        *_mechanism(r),
         *_target(r),
         *not_live(r),
         *_parity(r),
@@ -90,6 +91,16 @@ def _ceiling(r: ReportInput) -> list[str]:
     scaling = r.verdict.scaling if r.verdict is not None else None
     laws = [law for law in (scaling.laws if scaling is not None else []) if law.plateau is not None]
     return [" ".join(f"{law.config}: {law.plateau.text.rstrip('.')}." for law in laws if law.plateau)] if laws else []
+
+
+def _mechanism(r: ReportInput) -> list[str]:
+    """Why a configuration stops growing, with the first observation that tells it, where no plateau says it already."""
+    scaling = r.verdict.scaling if r.verdict is not None else None
+    return [
+        f"{law.config} stops growing: {m.name} ({m.evidence[0]})."
+        for law in (scaling.laws if scaling is not None else [])
+        if law.plateau is None and (m := law.mechanism) is not None and m.evidence and m.name != "not determined"
+    ]
 
 
 def _target(r: ReportInput) -> list[str]:
