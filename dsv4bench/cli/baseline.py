@@ -16,11 +16,14 @@ app = typer.Typer(
 def set_baseline(
     name: str = typer.Argument(..., help="The baseline's name."),
     experiment: str = typer.Argument(..., help="The id of a complete experiment, or its beginning."),
-    reason: str = typer.Option(..., help="Why this one; it is kept beside the id."),
+    reason: str = typer.Option(..., help="Why this one. It is kept beside the id."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Pin NAME to an experiment. A gate never does this by itself."""
+    """Pin NAME to an experiment.
+
+    A gate never does this by itself. What was pinned before is kept beside the reason.
+    """
     from dsv4bench.records.codec import encode
     from dsv4bench.records.gate import BaselinesDocument
     from dsv4bench.runs.baselines import set_baseline as run_set

@@ -7,11 +7,14 @@ import typer
 
 def bundle(
     name: str = typer.Argument(..., help="An id, or its beginning, or a configuration's name."),
-    to: str | None = typer.Option(None, "--to", help="The file to write; default ID.bundle.json."),
+    to: str | None = typer.Option(None, "--to", help="The file to write. Default ID.bundle.json."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Pack scenario, command, versions and cells of an experiment, without secrets, so that others can repeat it."""
+    """Pack one experiment into one file that others can repeat.
+
+    Scenario, command, versions and cells, without secrets.
+    """
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.bundle import bundle as write_bundle
 

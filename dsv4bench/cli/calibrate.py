@@ -11,7 +11,9 @@ def calibrate(
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Find the noise floor from relaunches or repeats of one configuration; compare and gate use it.
+    """Measure this rig's noise, for compare and gate.
+
+    From relaunches of one configuration; repeats of one launch tell the spread of runs only.
 
     Exit codes: 0 done, 2 usage, 4 the data cannot tell (unsound, not one configuration, nothing repeated).
     """

@@ -13,17 +13,23 @@ if TYPE_CHECKING:
 def compare(
     names: list[str] = typer.Argument(..., help="Names, ids, folders or result files; the first is the base."),
     out: str = typer.Option("results", help="The results folder."),
-    metric: list[str] = typer.Option([], help="Judge these metrics (default output_tok_s, tpot_p50_s, ttft_p50_s)."),
-    delta: list[str] = typer.Option([], help="The smallest change worth a verdict, e.g. output_tok_s=5%."),
+    metric: list[str] = typer.Option(
+        [], help="A metric to judge; repeatable. Default output_tok_s, tpot_p50_s, ttft_p50_s."
+    ),
+    delta: list[str] = typer.Option(
+        [], help="The smallest change worth a verdict, e.g. output_tok_s=5%; repeatable."
+    ),
     across_hardware: bool = typer.Option(False, help="Compare although the hardware differs; every figure says so."),
     allow_partial: bool = typer.Option(False, help="Compare experiments that did not end."),
-    pool: bool = typer.Option(False, help="Join the experiments of one configuration and workload."),
-    gpu: str | None = typer.Option(None, help="The server's GPU, for the roofline, when it is not told."),
+    pool: bool = typer.Option(False, help="Join all complete experiments of one configuration and workload."),
+    gpu: str | None = typer.Option(None, help="The server's GPU, for the roofline, when nothing tells it."),
     tp: int | None = typer.Option(None, help="Tensor parallelism, for the roofline."),
     keep: bool = typer.Option(True, "--keep/--no-keep", help="Store the verdict under results/verdicts/."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Say what each lever really bought, at each concurrency, and what the data cannot carry.
+    """Say what each lever really bought, at each concurrency.
+
+    Every verdict carries its grade; what the data cannot carry is said instead.
 
     Exit codes: 0 compared, 2 usage, 4 nothing could be compared (unlike workloads or hardware, missing data).
     """

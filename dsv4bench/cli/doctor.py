@@ -8,7 +8,10 @@ import typer
 def doctor(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Check this machine: client, clocks, disk, GPU, profilers, counters' permission, optional packages."""
+    """Say what this machine can measure, and how to get the rest.
+
+    Client, clocks, disk, GPU, profilers, permission to read counters, optional packages.
+    """
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.doctor import examine
 

@@ -6,13 +6,20 @@ import typer
 
 
 def findings(
-    verdicts: list[str] | None = typer.Argument(None, help="Comparisons by id; default: the newest of each kind."),
+    verdicts: list[str] | None = typer.Argument(
+        None, help="Comparisons by id. Default: the newest of each set of configurations."
+    ),
     check: bool = typer.Option(False, "--check", help="Change nothing; exit 1 when a block was edited or is stale."),
     file: str = typer.Option("PROFILE_FINDINGS.md", "--file", help="The file to write or to check."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Write the findings; text outside the marked blocks is kept as it is."""
+    """Write PROFILE_FINDINGS.md from stored comparisons.
+
+    Text outside the marked blocks is kept as it is.
+
+    Exit codes: 0 done, 1 with --check: a block was edited, is stale, missing or unknown, 2 usage.
+    """
     from dsv4bench.errors import EXIT_BAD
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.findings import check_findings, write_findings

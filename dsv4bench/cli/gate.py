@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 def gate(
     candidate: str | None = typer.Argument(None, help="What is judged: an id, a configuration's name, a file."),
-    baseline: str | None = typer.Option(None, help="A name pinned by `baseline set`, or an experiment's id."),
+    baseline: str | None = typer.Option(None, help="A name pinned with `baseline set`, or an experiment's id."),
     out: str = typer.Option("results", help="The results folder."),
     delta: list[str] = typer.Option(
-        [], help="A metric's limit for this run only, e.g. output_tok_s=0.08, repeatable."
+        [], help="A metric's limit for this run only, e.g. output_tok_s=0.08; repeatable."
     ),
     max_error_frac: float = typer.Option(0.0, min=0.0, max=1.0, help="Failed requests allowed, as a fraction."),
-    junit: Path | None = typer.Option(None, help="Write the verdict as JUnit XML there, whatever it is."),
+    junit: Path | None = typer.Option(None, help="A file to write the verdict to as JUnit XML, whatever it is."),
     self_test: bool = typer.Option(False, help="Put known faults before the gate; exit 1 when it misses one."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Is the candidate as fast as the baseline? It must be shown: nothing measured is never a pass.
+    """Say whether a candidate is shown to be as fast as a baseline.
+
+    It never passes because nothing was measured, and it never moves a baseline.
 
     Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 INCONCLUSIVE, 4 NOT COMPARABLE (unsound, missing or unlike data).
     """

@@ -8,10 +8,12 @@ import typer
 def import_files(
     files: list[str] = typer.Argument(..., metavar="FILE...", help="Result files, or folders that hold some."),
     out: str = typer.Option("results", help="The results folder."),
-    name: str | None = typer.Option(None, help="The configuration's name, when the files hold one."),
+    name: str | None = typer.Option(None, help="The configuration's name, when the files are of one configuration."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Store results of vLLM, SGLang, AIPerf, GuideLLM, inference-perf or InferenceX.
+    """Store other tools' result files as experiments.
+
+    Of vLLM, SGLang, AIPerf, GuideLLM, inference-perf, InferenceX and the sm_120 harness.
 
     Exit codes: 0 done, 2 usage, 4 an unknown file, or one in which no request succeeded.
     """

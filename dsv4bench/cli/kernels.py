@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dsv4bench.records.kernels import ParityDocument
 
 app = typer.Typer(
-    help="The hot kernels: are they right, how fast are they, which unit do they use?",
+    help="The hot kernels: right or not, how fast, on which unit.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -23,7 +23,10 @@ def list_kernels(
     names: str | None = typer.Option(None, "--kernels", help="Only these, e.g. slot_gemv,sparse_decode_per_head."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """List the kernels: inputs, architectures, bytes and FLOPs of a call, and what can be loaded here."""
+    """List the kernels, and what can be loaded here.
+
+    Inputs as typed shapes, architectures, bytes and FLOPs of a call.
+    """
     from dsv4bench.records.codec import encode
     from dsv4bench.report.console import wide_console
     from dsv4bench.report.kernels import kernels_list_lines, kernels_list_table
@@ -41,14 +44,16 @@ def list_kernels(
 @app.command()
 def check(
     names: str | None = typer.Option(None, "--kernels", help="Only these; peers are checked when named."),
-    device: str = typer.Option("auto", help="auto, cuda, or cpu: Triton's interpreter, on small shapes."),
-    small: bool = typer.Option(False, "--small", help="The short list of small shapes, on a GPU, too."),
+    device: str = typer.Option("auto", help="auto, cuda, or cpu (Triton's interpreter, small shapes)."),
+    small: bool = typer.Option(False, "--small", help="The short list of small shapes, also on a GPU."),
     case: str | None = typer.Option(None, "--case", help="Only cases whose label holds this text."),
-    seed: int = typer.Option(0, help="Of the generated data."),
+    seed: int = typer.Option(0, help="Seed of the generated data."),
     out: str = typer.Option("results", help="The results folder; `kernels bench` reads the parity there."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Compare each kernel with a float64 reference over generated cases, and record what is green.
+    """Compare each kernel with a float64 reference.
+
+    Over generated cases; what is green is recorded, and `kernels bench` times nothing else.
 
     Exit codes: 0 green, 1 red, 2 usage, 4 nothing could be checked.
     """
@@ -76,16 +81,19 @@ def check(
 def bench(
     batch: str = typer.Option("1,2,4,8,16,32,64", help="Tokens, or requests, of a call."),
     names: str | None = typer.Option(None, "--kernels", help="Only these, e.g. slot_gemv,marlin."),
-    component: str | None = typer.Option(None, help="moe or attention; both without it."),
+    component: str | None = typer.Option(None, help="moe or attention. Default both."),
     peers: str | None = typer.Option(None, help="A Python file that defines PEERS: kernels of your own."),
-    counters: bool = typer.Option(False, "--counters", help="Tensor-pipe and DRAM activity beside the times."),
-    seed: int = typer.Option(0, help="Of the generated data."),
+    counters: bool = typer.Option(
+        False, "--counters", help="Tensor-pipe and DRAM activity beside the times; needs ncu."
+    ),
+    seed: int = typer.Option(0, help="Seed of the generated data."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Time every kernel and the public peers in one run, beside the read ceiling of that run. Needs a GPU.
+    """Time all kernels and public peers in one run. Needs a GPU.
 
-    Only kernels whose parity `kernels check` recorded as green are timed; peers are checked within the run.
+    Beside the read ceiling of that run. Only kernels whose parity `kernels check` recorded as green are timed; peers
+    are checked within the run.
     """
     _need_libraries("bench")
     from dsv4bench.cli.values import integers
@@ -113,15 +121,18 @@ def bench(
 @app.command()
 def ab(
     name: str = typer.Argument(..., help="The kernel that is judged."),
-    against: str | None = typer.Option(None, help="The other side (default: the fallback that it replaces)."),
+    against: str | None = typer.Option(None, help="The other side. Default: the fallback that it replaces."),
     batch: str = typer.Option("1,4,16", help="Tokens, or requests, of a call."),
     pairs: int = typer.Option(6, min=2, help="Pairs of captures a batch, in ABBA order."),
     peers: str | None = typer.Option(None, help="A Python file that defines PEERS: kernels of your own."),
-    seed: int = typer.Option(0, help="Of the generated data."),
+    seed: int = typer.Option(0, help="Seed of the generated data."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Time two kernels in turn and say whether one is faster than the noise. Needs a GPU."""
+    """Say whether one kernel is faster than another. Needs a GPU.
+
+    Both are timed in turn (ABBA pairs), and `compare`'s statistics judge them.
+    """
     _need_libraries("ab")
     from dsv4bench.cli.values import integers
     from dsv4bench.records.codec import encode
@@ -144,7 +155,9 @@ def inspect(
     names: str | None = typer.Option(None, "--kernels", help="Only these, e.g. slot_gemv,sparse_decode_per_head."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Compile each kernel for each architecture and count its MMA instructions: the unit as proof, without the GPU.
+    """Prove which unit each kernel uses, without the GPU.
+
+    Each is compiled for each architecture, and the MMA instructions of its SASS are counted.
 
     Exit codes: 0 answered, 2 usage, 4 no kernel could be compiled.
     """

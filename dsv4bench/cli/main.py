@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import typer
+from typer.core import TyperGroup
 
 from dsv4bench import __version__
 from dsv4bench.cli import (
@@ -38,7 +39,23 @@ from dsv4bench.cli import (
 if TYPE_CHECKING:
     from dsv4bench.errors import BenchError
 
+# As a user meets them: measure, explain, judge, campaign; then what surrounds that.
+ORDER = (
+    *("sweep", "profile", "compare", "gate", "campaign", "predict", "kernels", "report", "findings"),
+    *("baseline", "calibrate", "import", "list", "show", "bundle", "reindex"),
+    *("serve", "doctor", "selftest", "metrics"),
+)
+
+
+class _Verbs(TyperGroup):
+    """The verbs in that order; typer would show groups behind all commands."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        return sorted(self.commands, key=ORDER.index)
+
+
 app = typer.Typer(
+    cls=_Verbs,
     name="dsv4bench",
     help="Why does an LLM server decode as slowly as it does, what did each lever buy, what to change next.",
     no_args_is_help=True,

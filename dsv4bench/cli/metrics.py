@@ -8,7 +8,10 @@ import typer
 def metrics(
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Print what each metric means: unit, direction, smallest change worth a verdict, definition."""
+    """Print what each metric means.
+
+    Its unit, its better direction, the smallest change worth a verdict, its definition.
+    """
     from rich.console import Console
 
     from dsv4bench.metrics import METRICS, VERSION

@@ -11,18 +11,21 @@ def predict(
         None, "--config", help="The configuration that will hold the lever; not yet measured."
     ),
     parent: str | None = typer.Option(None, "--parent", help="The configuration it is compared with."),
-    concurrency: int = typer.Option(16, "--concurrency", "-c", help="At which level."),
+    concurrency: int = typer.Option(16, "--concurrency", "-c", help="The level."),
     low: float | None = typer.Option(None, "--speedup-low", help="New over base, at least; 1.2 is +20 %."),
     high: float | None = typer.Option(None, "--speedup-high", help="New over base, at most."),
     from_shares: str | None = typer.Option(None, "--from-shares", help="A kernels.json: predict by Amdahl's law."),
     component: str | None = typer.Option(None, "--component", help="Which component gets faster, e.g. moe."),
     kernel_speedup: float | None = typer.Option(None, "--kernel-speedup", help="How much faster; 5 is five times."),
-    metric: str = typer.Option("output_tok_s", "--metric", help="The metric that will change."),
+    metric: str = typer.Option("output_tok_s", "--metric", help="The metric that shall change."),
     note: str = typer.Option("", "--note", help="Why."),
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Predict a lever's gain; `compare` fills in what was measured."""
+    """Write down what a lever shall buy, before it is measured.
+
+    `compare` fills in what it bought. Without a lever the ledger is shown.
+    """
     from pathlib import Path
 
     from dsv4bench.errors import UsageError

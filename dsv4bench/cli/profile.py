@@ -57,7 +57,9 @@ def profile(
         help="What records: the server's torch profiler, nsys, PM sampling, or ncu (kernels alone). Default torch.",
     ),
     capture_range: Literal["outside", "server"] | None = typer.Option(
-        None, "--range", help="With nsys: who bounds a window, nsys (default) or the server's cudaProfilerStart/Stop."
+        None,
+        "--range",
+        help="With nsys: who bounds a window. Default outside (nsys); server: its cudaProfilerStart/Stop.",
     ),
     launch: str | None = typer.Option(
         None, help="A server command to start for the capture; it is ended afterwards."

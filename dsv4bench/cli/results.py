@@ -40,7 +40,7 @@ def show(
     csv: bool = typer.Option(False, "--csv", help="Print the cells as CSV."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Show one experiment again: its table, where it came from, its cells."""
+    """Show one experiment: its header, its profiles, its table."""
     from dsv4bench.records.cell import CellsDocument
     from dsv4bench.records.codec import encode
     from dsv4bench.report.console import wide_console
@@ -80,7 +80,7 @@ def _profiled(path: Path) -> list[BreakdownDocument]:
 
 
 def reindex(out: str = typer.Option("results", help="The results folder.")) -> None:
-    """Make index.jsonl anew from the experiments' own files."""
+    """Make results/index.jsonl anew from the experiments' files."""
     from dsv4bench.store.store import Store
 
     entries = Store(out).reindex()

@@ -37,15 +37,18 @@ def serve(
         0, min=0, help="Synthetic speculation: positions verified a step and request, 2 or more; 0 for none."
     ),
     spec_accept: float = typer.Option(
-        0.7, min=0, max=1, help="Chance that a draft is accepted after its forerunners."
+        0.7, min=0, max=1, help="Chance that a draft is accepted once those before it were."
     ),
-    seed: int = typer.Option(0, min=0, help="Of the weights, and of requests that bring no seed."),
+    seed: int = typer.Option(0, min=0, help="Seed of the weights, and of requests that bring none."),
     threads: int | None = typer.Option(None, min=1, help="CPU threads of the model.  [default: cores - 1]"),
     served_model_name: str | None = typer.Option(
         None, help="Model name that requests use.  [default: dsv4- and the preset]"
     ),
 ) -> None:
-    """Serve a random-weight decoder of DeepSeek-V4-Flash's structure, its decode kernels switchable."""
+    """Serve a small DeepSeek-V4-shaped decoder with random weights.
+
+    An OpenAI-compatible server whose decode kernels can be switched; its text means nothing.
+    """
     from dsv4bench.errors import UsageError
 
     try:

@@ -24,33 +24,39 @@ if TYPE_CHECKING:
 
 def sweep(
     url: str | None = typer.Argument(None, help="The server, e.g. http://127.0.0.1:8000 (a path prefix is fine)."),
-    concurrency: str | None = typer.Option(None, "--concurrency", "-c", help="Levels, e.g. 1,8,16 (default)."),
+    concurrency: str | None = typer.Option(None, "--concurrency", "-c", help="Levels, e.g. 1,4,16. Default 1,8,16."),
     isl: str | None = typer.Option(None, help="Prompt tokens; a list gives a cell each. Default 1024."),
     osl: int | None = typer.Option(
-        None, help="Output tokens, exact where the server allows. Default 256, or a file's."
+        None, help="Output tokens, exact where the server allows. Default 256, or as the dataset's file says."
     ),
-    dataset: str | None = typer.Option(None, help="random, chat, or a JSONL or ShareGPT file."),
-    endpoint: str | None = typer.Option(None, help="completions (default) or chat."),
+    dataset: str | None = typer.Option(
+        None, help="random, chat, or a JSONL or ShareGPT file. Default random; chat with --endpoint chat."
+    ),
+    endpoint: str | None = typer.Option(None, help="completions or chat. Default completions."),
     model: str | None = typer.Option(None, help="The model's name, when the server lists several or none."),
     requests: int | None = typer.Option(None, help="Requests a level. Default max(3·C, 16)."),
     duration: str | None = typer.Option(None, help="Send for this long (60s, 2m), then drain."),
-    repeat: int | None = typer.Option(None, help="Measure every level so often; a verdict needs 5."),
+    repeat: int | None = typer.Option(None, help="Times that each level is measured; a verdict needs 5. Default 1."),
     rate: str | None = typer.Option(None, help="Open loop: requests a second, e.g. 0.5,2, instead of levels of C."),
-    arrivals: str | None = typer.Option(None, help="Open loop: poisson (default) or constant."),
+    arrivals: str | None = typer.Option(None, help="Open loop: poisson or constant. Default poisson."),
     slo_text: str | None = typer.Option(None, "--slo", help="Limits for goodput, e.g. ttft=2s,tpot=50ms."),
     scenario: str | None = typer.Option(None, help="A scenario file; options here win over it."),
-    name: str | None = typer.Option(None, help="The configuration's name, for compare."),
+    name: str | None = typer.Option(None, help="The configuration's name, for compare. Default: default."),
     parent: str | None = typer.Option(None, help="The configuration that this one was made from."),
     lever: str | None = typer.Option(None, help="What was changed against the parent; several are joined by +."),
     lever_keys: str | None = typer.Option(None, help="Server arguments that the lever sets, e.g. speculative*."),
     touches: str | None = typer.Option(None, help="Components that the lever can change, e.g. moe,attention."),
     seed: int | None = typer.Option(None, help="Seed of the prompts. Default: a fresh one, recorded."),
     vocab: int | None = typer.Option(None, help="Vocabulary size, when the server does not tell it."),
-    prefix_share: float | None = typer.Option(None, help="Part of each prompt that all share, 0 to 1."),
+    prefix_share: float | None = typer.Option(
+        None, help="Part of each prompt that all prompts share, 0 to 1. Default 0."
+    ),
     timeout: str | None = typer.Option(None, help="A request silent for this long has stalled. Default 300s."),
-    warmup: bool | None = typer.Option(None, "--warmup/--no-warmup", help="A short wave before each level."),
+    warmup: bool | None = typer.Option(
+        None, "--warmup/--no-warmup", help="A short wave of other prompts before each level. Default: yes."
+    ),
     ignore_eos: bool = typer.Option(True, "--ignore-eos/--honour-eos", help="Ask for exactly OSL tokens."),
-    header: list[str] = typer.Option([], help="K:V, repeatable. A key goes into DSV4BENCH_API_KEY."),
+    header: list[str] = typer.Option([], help="A header K:V; repeatable. A key goes into DSV4BENCH_API_KEY instead."),
     insecure: bool = typer.Option(False, help="Do not verify the TLS certificate."),
     out: str = typer.Option("results", help="The results folder."),
     resume: bool = typer.Option(False, help="Go on with the newest unfinished sweep of this name and plan."),
@@ -58,7 +64,7 @@ def sweep(
     tensor_pipe: bool = typer.Option(
         False, "--tensor-pipe", help="Sample the GPUs' tensor pipe, SMs and DRAM from outside (on the server's host)."
     ),
-    demo: bool = typer.Option(False, help="Measure the embedded server (random weights, CPU); it is started for it."),
+    demo: bool = typer.Option(False, help="Start the embedded server (random weights, CPU) and measure that."),
     demo_kernels: str = typer.Option("fallback", help="Kernels of the embedded server: fallback or optimized."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No progress."),
