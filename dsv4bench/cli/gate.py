@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 def gate(
     candidate: str | None = typer.Argument(None, help="What is judged: an id, a configuration's name, a file."),
     baseline: str | None = typer.Option(None, help="A name pinned with `baseline set`, or an experiment's id."),
+    campaign: str | None = typer.Option(
+        None, help="A campaign's id: baseline and candidate are configurations of it, judged in pairs of launches."
+    ),
     out: str = typer.Option("results", help="The results folder."),
     delta: list[str] = typer.Option(
         [], help="A metric's limit for this run only, e.g. output_tok_s=0.08; repeatable."
@@ -42,7 +45,7 @@ def gate(
 
     error: BenchError | None = None
     try:
-        document = _judged(baseline, candidate, out, delta, max_error_frac)
+        document = _judged(baseline, candidate, out, delta, max_error_frac, campaign)
     except BenchError as e:
         note = ErrorNote(message=e.message, hint=e.hint, exit_code=e.exit_code)
         error, document = e, GateDocument(baseline=baseline, candidate=candidate, error=note)
@@ -58,7 +61,12 @@ def gate(
 
 
 def _judged(
-    baseline: str | None, candidate: str | None, out: str, delta: list[str], max_error_frac: float
+    baseline: str | None,
+    candidate: str | None,
+    out: str,
+    delta: list[str],
+    max_error_frac: float,
+    campaign: str | None,
 ) -> GateDocument:
     from dsv4bench.errors import UsageError
     from dsv4bench.runs.gate import run_gate
@@ -69,7 +77,13 @@ def _judged(
     overrides = [f"--delta {d}" for d in delta]
     overrides += [f"--max-error-frac {max_error_frac:g}"] if max_error_frac else []
     return run_gate(
-        baseline, candidate, out, limits_frac=_limits(delta), max_error_frac=max_error_frac, overrides=overrides
+        baseline,
+        candidate,
+        out,
+        limits_frac=_limits(delta),
+        max_error_frac=max_error_frac,
+        overrides=overrides,
+        campaign=campaign,
     )
 
 

@@ -9,15 +9,15 @@ def report(
     name: str = typer.Argument(
         ..., metavar="ID", help="A campaign or an experiment: its id, its beginning, its folder."
     ),
-    out: str | None = typer.Option(None, "--out", help="The HTML file; default: report.html in the folder of ID."),
-    root: str = typer.Option("results", "--root", help="The results folder."),
+    file: str | None = typer.Option(None, "--file", help="The HTML file. Default report.html in the folder of ID."),
+    out: str = typer.Option("results", "--out", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
     """Write report.html and report.md from what is stored."""
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.report import build_report
 
-    written = build_report(root, name, out)
+    written = build_report(out, name, file)
     for warning in written.warnings:
         typer.echo(f"warning: {warning}", err=True)
     paths = [str(p) for p in (written.html, written.markdown) if p is not None]

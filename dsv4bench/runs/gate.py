@@ -23,7 +23,8 @@ from dsv4bench.records.gate import GateDocument, Outcome
 from dsv4bench.records.verdict import InputNote
 from dsv4bench.runs.arms import arm_of, load_arms
 from dsv4bench.runs.baselines import is_number, pinned_id
-from dsv4bench.store import baselines, calibration, files
+from dsv4bench.runs.campaign_arms import load_campaign_run
+from dsv4bench.store import baselines, calibration, campaigns, files
 from dsv4bench.store.naming import iso, slug, utc_now
 from dsv4bench.store.store import Store
 
@@ -40,35 +41,62 @@ def run_gate(
     limits_frac: Mapping[str, float] | None = None,
     max_error_frac: float = 0.0,
     overrides: Sequence[str] = (),
+    campaign: str | None = None,
 ) -> GateDocument:
-    """The verdict, stored. Raises UsageError for what is no pinned baseline, BenchError for what cannot be read."""
-    if is_number(candidate):
-        raise UsageError(f"{candidate}: a number is no candidate", "name an experiment: its id or its configuration")
-    base_id = pinned_id(root, baseline)
+    """The verdict, stored. With `campaign`, both are configurations of it, each with all its launches: in pairs.
+
+    Raises UsageError for what is no pinned baseline, BenchError for what cannot be read.
+    """
     store = Store(root)
-    base = arm_of([store.open(base_id)])
-    if not Path(candidate).exists() and (over := store.resolve(candidate).passed_over):
-        raise Unanswerable(f"{candidate}: {'; '.join(over)}", "name the experiment that is meant by its id")
-    arms = load_arms([candidate], root)
-    if len(arms) != 1:
-        raise UsageError(f"{candidate}: holds {len(arms)} configurations", "a gate judges one; name its id")
+    if campaign is not None:
+        base, new = _of_campaign(root, campaign, baseline, candidate)
+        base_id, drifted = base.ids[0], []
+    else:
+        base_id = pinned_id(root, baseline)
+        base, new = arm_of([store.open(base_id)]), _candidate(store, candidate)
+        drifted = _drift(store, base, base_id)
     noise, said = _noise(root, base)
     rules = Rules(limits_frac=dict(limits_frac or {}), max_error_frac=max_error_frac, noise=noise)
     moment = utc_now()
-    document = judge(base, arms[0], rules)
+    document = judge(base, new, rules)
     document = msgspec.structs.replace(
         document,
-        id=_verdict_id(moment, baseline, arms[0].name),
+        id=_verdict_id(moment, baseline, new.name),
         created_utc=iso(moment),
         baseline=baseline,
         baseline_id=base_id,
         candidate=candidate,
         overrides=list(overrides),
-        inputs=[_input(base), _input(arms[0])],
-        notes=[*document.notes, *said, *_drift(store, base, base_id)],
+        inputs=[_input(base), _input(new)],
+        notes=[*document.notes, *said, *drifted],
     )
     keep(root, document)
     return document
+
+
+def _candidate(store: Store, candidate: str) -> Arm:
+    if is_number(candidate):
+        raise UsageError(f"{candidate}: a number is no candidate", "name an experiment: its id or its configuration")
+    if not Path(candidate).exists() and (over := store.resolve(candidate).passed_over):
+        raise Unanswerable(f"{candidate}: {'; '.join(over)}", "name the experiment that is meant by its id")
+    arms = load_arms([candidate], str(store.root))
+    if len(arms) != 1:
+        hint = "a gate judges one; name its id, or with --campaign the configuration"
+        raise UsageError(f"{candidate}: holds {len(arms)} configurations", hint)
+    return arms[0]
+
+
+def _of_campaign(root: str, campaign: str, baseline: str, candidate: str) -> tuple[Arm, Arm]:
+    """Two configurations of a campaign that was run here. Raises UsageError naming those that it has."""
+    folder = campaigns.find(root, campaign)
+    if folder is None:
+        raise UsageError(f"--campaign {campaign}: no campaign of that id in {root}", "name its id or its folder")
+    arms = {a.name: a for a in load_campaign_run(folder).arms}
+    for name in (baseline, candidate):
+        if name not in arms:
+            measured = ", ".join(arms) or "none"
+            raise UsageError(f"{name} is no measured configuration of {folder.name}", f"it has: {measured}")
+    return arms[baseline], arms[candidate]
 
 
 def _noise(root: str, base: Arm) -> tuple[Noise, list[str]]:

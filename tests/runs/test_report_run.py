@@ -124,7 +124,7 @@ def test_without_the_extra_there_is_markdown_and_a_line_on_what_to_install(
     monkeypatch.setattr(html, "NEEDED", {"no_such_module_here": "altair"})
     assert report.write_report(root, CAMPAIGN) == root / CAMPAIGN / "report.md"
     assert not (root / CAMPAIGN / "report.html").exists()
-    done = CliRunner().invoke(app, ["report", CAMPAIGN, "--root", str(root)])
+    done = CliRunner().invoke(app, ["report", CAMPAIGN, "--out", str(root)])
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [
         "warning: report.html was not written: altair not installed; pip install 'dsv4bench[report]'"
@@ -146,11 +146,11 @@ def test_a_library_that_fails_costs_the_page_only(root: Path, monkeypatch: pytes
 @needs_extra
 def test_the_verb_prints_where_the_files_are(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "shown.html"
-    done = CliRunner().invoke(app, ["report", FALLBACK, "--root", str(root), "--out", str(out)])
+    done = CliRunner().invoke(app, ["report", FALLBACK, "--out", str(root), "--file", str(out)])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [str(out), str(tmp_path / "shown.md")]
     assert out.exists() and not (root / FALLBACK / "report.html").exists()
-    done = CliRunner().invoke(app, ["report", FALLBACK, "--root", str(root), "--out", str(out), "--json"])
+    done = CliRunner().invoke(app, ["report", FALLBACK, "--out", str(root), "--file", str(out), "--json"])
     document = json.loads(done.stdout)
     assert document == {
         "schema": "dsv4bench.report/1",
