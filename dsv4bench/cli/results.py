@@ -16,22 +16,29 @@ def list_results(
     out: str = typer.Option("results", help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """List the experiments, oldest first."""
+    """List the experiments and the campaigns, oldest first."""
     from dsv4bench.records.codec import encode
+    from dsv4bench.report.campaign import campaigns_table
     from dsv4bench.report.console import wide_console
     from dsv4bench.report.experiments import experiments_table
+    from dsv4bench.store import campaigns
     from dsv4bench.store.store import Store
 
     store = Store(out)
     entries = store.list()
-    for warning in store.warnings:
+    unread: list[str] = []
+    runs = [campaigns.entry_of(d.campaign) for d in campaigns.list_all(out, unread)]
+    for warning in [*store.warnings, *unread]:
         typer.echo(f"warning: {warning}", err=True)
     if json_out:
-        typer.echo(encode({"schema": "dsv4bench.index/1", "experiments": entries}).decode())
+        typer.echo(encode({"schema": "dsv4bench.index/1", "experiments": entries, "campaigns": runs}).decode())
     elif entries:
         wide_console().print(experiments_table(entries))
     else:
         typer.echo(f"{out}: no experiments yet; dsv4bench sweep makes one")
+    if runs and not json_out:
+        typer.echo("")
+        wide_console().print(campaigns_table(runs))
 
 
 def show(
@@ -40,14 +47,18 @@ def show(
     csv: bool = typer.Option(False, "--csv", help="Print the cells as CSV."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
-    """Show one experiment: its header, its profiles, its table."""
+    """Show one experiment, or one campaign and its launches."""
     from dsv4bench.records.cell import CellsDocument
     from dsv4bench.records.codec import encode
     from dsv4bench.report.console import wide_console
     from dsv4bench.report.experiments import header_lines, profiled_lines
     from dsv4bench.report.table import print_sweep
+    from dsv4bench.store import campaigns
     from dsv4bench.store.store import Store
 
+    if (campaign := campaigns.named(out, name)) is not None:
+        _show_campaign(campaign, csv, json_out)
+        return
     experiment = Store(out).resolve(name)
     cells = experiment.cells()
     for warning in experiment.warnings:
@@ -64,6 +75,32 @@ def show(
         for line in [*header_lines(experiment.experiment), *profiled_lines(_profiled(experiment.path))]:
             typer.echo(line)
         print_sweep(cells, str(experiment.path), wide_console())
+
+
+def _show_campaign(path: Path, csv: bool, json_out: bool) -> None:
+    from dsv4bench.records.campaign import CampaignDocument, LaunchStatus
+    from dsv4bench.records.codec import encode
+    from dsv4bench.report.campaign import ending_lines, launch_table, status_line
+    from dsv4bench.report.console import wide_console
+    from dsv4bench.store.campaigns import CampaignDir
+
+    c = CampaignDir.open(path).campaign
+    if json_out:
+        typer.echo(encode(CampaignDocument(campaign=c, path=str(path))).decode())
+    elif csv:
+        from dsv4bench.store.frames import cells_frame
+
+        done = [path.parent / n.experiment for n in c.launches if n.experiment and n.status is LaunchStatus.COMPLETE]
+        typer.echo(cells_frame(done).to_csv(index=False), nl=False)
+    else:
+        typer.echo(status_line(c))
+        typer.echo(f"{c.name}: baseline {c.baseline}, {c.blocks} blocks, seed {c.seed}, begun {c.started_utc}")
+        typer.echo("")
+        wide_console().print(launch_table(c))
+        typer.echo("")
+        for line in ending_lines(c, None):
+            typer.echo(line)
+        typer.echo(f"stored in {path}")
 
 
 def _profiled(path: Path) -> list[BreakdownDocument]:

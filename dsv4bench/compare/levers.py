@@ -78,6 +78,9 @@ def _judge(parent: Arm, new: Arm, keys: list[str]) -> tuple[LeverStatus, list[st
         if not keys:
             return LeverStatus.VERIFIED, [], ["no lever is named, and nothing differs"]
         return LeverStatus.UNVERIFIED, [], [f"no lever is named; these differ: {', '.join(keys)}"]
+    if not keys:
+        shown = ", ".join(new.levers)
+        return LeverStatus.UNVERIFIED, [], [f"{shown} is not visible: the servers' recorded settings are equal"]
     unsaid = [lever for lever in new.levers if not new.lever_keys.get(lever)]
     unseen = [
         lever

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from dsv4bench.compare.symptoms import Pair, pair
+from dsv4bench.compare.symptoms import RUN_LIMITS, Pair, argument, pair
 from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
 from dsv4bench.records.verdict import Mechanism
@@ -36,7 +36,7 @@ KV_ROOM = 0.90
 HITS_RISE = 0.10
 BURSTY = 3.0
 CLOCK_FALL = 0.02
-CAP_ARGUMENTS = ("max_running_requests", "max_num_seqs", "max_running", "cuda_graph_max_bs", "max_batch_size")
+CAP_ARGUMENTS = (*RUN_LIMITS, "cuda_graph_max_bs")
 HOST_BOUND = "host-bound: not determinable without a trace (GPU busy fraction), so not excluded"
 
 
@@ -56,9 +56,10 @@ def find_mechanism(
 ) -> Mechanism:
     """The mechanism that holds throughput from level `low` to `high`, of the cells of one ISL of one configuration.
 
-    `server` are the arguments it told; a limit among them that equals the running gauge is named as evidence.
+    `server` are the arguments it told; a limit among them that equals the running gauge is named as evidence, and
+    one that leaves room for all C requests excludes that their number was capped.
     """
-    seen = pair([c for c in cells if c.concurrency is not None], low, high)
+    seen = pair([c for c in cells if c.concurrency is not None], low, high, server)
     findings = [rule(seen) for rule in RULES]
     findings.append(_per_sequence(seen, findings))
     excluded = [f"{f.name}: {f.text}" for f in findings if f.state == "no"]
@@ -148,8 +149,24 @@ def _admission_cap(p: Pair) -> Finding:
         return _no(name, text)
     kv = p.high.mean("kv_usage_max_frac")
     if kv is not None and kv >= KV_FULL:
-        text += f"; its KV pool was {kv:.0%} full"
-    return _yes(name, text)
+        return _yes(name, f"{text}; its KV pool was {kv:.0%} full")
+    if not p.may_run_all:
+        return _yes(name, text)
+    if kv is None:
+        return _unknown(name, f"{text}, though {p.room}; record the server's KV use")
+    text += f", though {p.room} and its KV pool was at most {kv:.0%} full"
+    if (p.high.burstiness or 0) < BURSTY:
+        return _unknown(name, f"{text}: why they waited is not told")
+    return _no(name, text)
+
+
+def _queued_with_room(p: Pair) -> bool:
+    """Requests waited, and neither their number nor the KV pool held them back: prefill before them did."""
+    running, waiting = p.high.frac("server_running_mean"), p.high.frac("server_waiting_mean")
+    kv = p.high.mean("kv_usage_max_frac")
+    if running is None or waiting is None or kv is None:
+        return False
+    return running < HELD and waiting >= WAITING and kv < KV_FULL and p.may_run_all
 
 
 def _without_gauges(name: str, p: Pair) -> Finding:
@@ -204,6 +221,10 @@ def _throttle(p: Pair) -> Finding:
 def _prefill(p: Pair) -> Finding:
     name = "prefill interference"
     bursty, exponent = p.high.burstiness, p.exponent("icl_p50_s")
+    if bursty is not None and bursty >= BURSTY and _queued_with_room(p):
+        waiting = p.high.mean("server_waiting_mean") or 0.0
+        text = f"{waiting:.1f} of {p.high.concurrency} requests waited, though {p.room}"
+        return _yes("prefill cannot keep up", f"{text}; ICL p99/p50 = {bursty:.1f}: prefills interrupt decode steps")
     if bursty is None or exponent is None:
         return _unknown(name, "record the gaps between chunks (ICL p50 and p99)")
     text = f"ICL p99/p50 = {bursty:.1f} at C={p.high.concurrency}, its median grows as C^{exponent:.2f}"
@@ -259,9 +280,9 @@ def _limits(p: Pair, found: Finding, server: Mapping[str, Plain] | None) -> list
     lines = []
     running = p.high.mean("server_running_mean")  # a mean over gaps between requests, too: at most the limit itself
     for key, value in (server or {}).items():
-        short = key.rsplit(".", 1)[-1].lstrip("-").replace("-", "_")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if short in CAP_ARGUMENTS and is_number and running and 0.95 * running <= float(value or 0) <= 1.35 * running:
+        is_cap = is_number and argument(key) in CAP_ARGUMENTS
+        if is_cap and running and 0.95 * running <= float(value or 0) <= 1.35 * running:
             lines.append(f"the server was started with {key} = {value}")
     if p.service_times is not None:
         lines.append(f"the first token came {p.service_times:.2f} decode times of a request later")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from dsv4bench.compare.ladder import mean_known
+from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
+
+RUN_LIMITS = ("max_running_requests", "max_num_seqs", "max_running", "max_batch_size")
 
 # "3 preemptions", "retracted requests: 3"
 _PREEMPTIONS = re.compile(
@@ -76,6 +79,19 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     low: Level
     high: Level
     first: Level  # the lowest of the ladder
+    run_limit: tuple[str, float] | None = None  # the server's told limit on requests that run at once, and its name
+
+    @property
+    def may_run_all(self) -> bool:
+        """Whether the server told a limit on running requests, and all C may run under it."""
+        return self.run_limit is not None and self.run_limit[1] >= self.high.concurrency
+
+    @property
+    def room(self) -> str:
+        """`max_running = 64 lets all 16 run`; empty where no limit was told."""
+        if self.run_limit is None:
+            return ""
+        return f"{self.run_limit[0]} = {self.run_limit[1]:g} lets all {self.high.concurrency} run"
 
     def ratio(self, *fields: str) -> float | None:
         """high/low of the first of the fields that both levels recorded."""
@@ -112,10 +128,33 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return (high - low) / (tpot * osl)
 
 
-def pair(cells: Sequence[Cell], low: int, high: int) -> Pair:
-    """The two levels of one ISL; `cells` holds the whole ladder."""
+def argument(key: str) -> str:
+    """`server.--max-num-seqs` -> `max_num_seqs`."""
+    return key.rsplit(".", 1)[-1].lstrip("-").replace("-", "_")
+
+
+def pair(cells: Sequence[Cell], low: int, high: int, server: Mapping[str, Plain] | None = None) -> Pair:
+    """The two levels of one ISL; `cells` holds the whole ladder, `server` the arguments that it told."""
 
     def level(concurrency: int) -> Level:
         return Level(concurrency=concurrency, cells=[c for c in cells if c.concurrency == concurrency])
 
-    return Pair(low=level(low), high=level(high), first=level(min(c.concurrency or low for c in cells)))
+    return Pair(
+        low=level(low),
+        high=level(high),
+        first=level(min(c.concurrency or low for c in cells)),
+        run_limit=_run_limit(server or {}),
+    )
+
+
+def _run_limit(server: Mapping[str, Plain]) -> tuple[str, float] | None:
+    """The lowest, where it tells several."""
+    told = [
+        (key, float(value))
+        for key, value in server.items()
+        if argument(key) in RUN_LIMITS
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value > 0
+    ]
+    return min(told, key=lambda limit: limit[1], default=None)

@@ -127,6 +127,7 @@ class Campaign(Document, frozen=True, kw_only=True):
     status: CampaignStatus
     reason: str | None = None
     scenario_sha256: str
+    variables: dict[str, str] | None = None  # ${NAME} -> value at the start, redacted; None: not recorded
     started_utc: str
     ended_utc: str | None = None
     resumed: int = 0
@@ -145,11 +146,24 @@ class Campaign(Document, frozen=True, kw_only=True):
     notes: list[str] = msgspec.field(default_factory=list)
 
 
+class CampaignEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One campaign in a list."""
+
+    id: str
+    status: CampaignStatus
+    configs: list[str]
+    n_complete: int
+    n_launches: int
+    started_utc: str
+
+
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run of a campaign would do: its launches in order, and how long that takes. None: it cannot be told."""
 
     launches: list[LaunchNote]
     seconds: float | None
+    at_least: bool = False  # True: `seconds` leaves out what no earlier launch tells
+    seed: int | None = None  # None: drawn at the start
     basis: list[str] = msgspec.field(default_factory=list)  # what the estimate rests on, and what it leaves out
 
 
@@ -169,6 +183,7 @@ class ReportInput(msgspec.Struct, frozen=True, kw_only=True):
     verdict: VerdictDocument | None = None
     breakdowns: list[BreakdownDocument] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)  # what could not be read
+    cautions: list[str] = msgspec.field(default_factory=list)  # what was read and must not be taken as it stands
 
 
 class CampaignDocument(Document, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     ci_ratio: tuple[float, float] | None
     grade: str | None
     hit: bool  # the measured ratio lies in the predicted interval
+    note: str = ""  # what else must be known of it
 
 
 LedgerLine = Prediction | Measured

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dsv4bench.records.campaign import (
     Campaign,
+    CampaignEntry,
     CampaignPlan,
     LaunchNote,
     LaunchStatus,
@@ -33,13 +34,26 @@ ALLOWS = {
 
 def plan_lines(c: Campaign, plan: CampaignPlan) -> list[str]:
     """What --dry-run says: the launches in order, block by block, the time, and what that rests on."""
-    lines = [f"{c.name}: {len(plan.launches)} launches, seed {c.seed}"]
+    seed = "a seed drawn at start" if plan.seed is None else f"seed {plan.seed}"
+    lines = [f"{c.name}: {len(plan.launches)} launches, {seed}"]
     for block in dict.fromkeys(n.block for n in plan.launches):
         lines.append(f"  block {block + 1}: {' · '.join(n.config for n in plan.launches if n.block == block)}")
     if c.blocks < PAIRS:
         lines.append(f"{c.blocks} block{'s' if c.blocks > 1 else ''}: paired verdicts (grade E2) need {PAIRS}")
-    lines.append("time: cannot be told" if plan.seconds is None else f"time: about {duration(plan.seconds)}")
+    about = "at least" if plan.at_least else "about"
+    lines.append("time: cannot be told" if plan.seconds is None else f"time: {about} {duration(plan.seconds)}")
     return [*lines, *(f"  {line}" for line in plan.basis)]
+
+
+def campaigns_table(entries: Sequence[CampaignEntry]) -> Table:
+    """A row a campaign: what became of it."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("campaign", "status", "launches done", "configs"):
+        table.add_column(head, no_wrap=True)
+    for e in entries:
+        done = f"{e.n_complete} of {e.n_launches}"
+        table.add_row(*map(Text, (e.id, str(e.status), done, ", ".join(e.configs))))
+    return table
 
 
 def launch_table(c: Campaign) -> Table:

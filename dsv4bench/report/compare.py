@@ -91,9 +91,43 @@ def verdict_lines(document: VerdictDocument, metrics: Iterable[str] | None = Non
     for step in worst:
         said = [set(_reasons(v)) for v in step.values()]
         common = set.intersection(*said) if len(said) > 1 else set()
-        lines += [_line(v, common) for v in sorted(step.values(), key=lambda v: (_rank(v), _place(v)))]
+        lines += _step_lines(sorted(step.values(), key=lambda v: (_rank(v), _place(v))), common)
         lines += [f"    {reason}" for reason in _reasons(next(iter(step.values()))) if reason in common]
     return lines
+
+
+def _step_lines(step: Sequence[CellVerdict], said_once: set[str]) -> list[str]:
+    """A line a level; levels without a verdict, for the same reason, share one."""
+    alike: dict[tuple[str | None, str, str], list[CellVerdict]] = {}
+    for v in step:
+        plain = v.verdict is None and v.delta_frac is not None and v.ci_frac is None
+        own = "; ".join(part for part in _reasons(v) if part not in said_once and part not in _delta(v))
+        key = (v.grade, v.bound_note or "", own) if plain else (None, _where(v), str(v.isl))
+        alike.setdefault(key, []).append(v)
+    several = len({v.isl for v in step}) > 1
+    return [
+        _line(same[0], said_once) if len(same) == 1 else _shared(same, said_once, several) for same in alike.values()
+    ]
+
+
+def _shared(same: Sequence[CellVerdict], said_once: set[str], several: bool) -> str:
+    """`no verdict (E0): B vs A, output_tok_s: C=1 +20.4 %, C=4 +2.7 %`, with the isl where there are several."""
+    v = same[0]
+    levels = []
+    for one in same:
+        isl = f" ISL {one.isl}" if several else ""
+        sd = f" (sd {100 * one.spread_frac[0]:.1f} and {100 * one.spread_frac[1]:.1f} %)" if one.spread_frac else ""
+        levels.append(f"{_where(one).removeprefix('at ')}{isl}{_delta(one)}{sd}")
+    note = f"; {v.bound_note}" if v.bound_note else ""
+    reason = "; ".join(part for part in _reasons(v) if part not in said_once and part not in _delta(v))
+    head = (
+        f"no verdict ({v.grade or 'no data'}): {v.config} vs {v.versus_name}, {v.metric}: {', '.join(levels)}{note}"
+    )
+    return head + (f": {reason}" if reason else "")
+
+
+def _delta(v: CellVerdict) -> str:
+    return "" if v.delta_frac is None else f" {_percent(v.delta_frac, 'points' if v.in_points else '%')}"
 
 
 def _rank(v: CellVerdict) -> int:
@@ -181,7 +215,7 @@ def _line(v: CellVerdict, said_once: set[str]) -> str:
     word = str(v.verdict) if v.verdict is not None else f"no verdict ({v.grade or 'no data'})"
     grade = f" [{v.grade}]" if v.grade is not None and v.verdict is not None else ""
     unit = "points" if v.in_points else "%"
-    change = "" if v.delta_frac is None else f" {_percent(v.delta_frac, unit)}"
+    change = _delta(v)
     ci = v.ci_frac
     interval = f" [{_percent(ci[0], unit)}, {_percent(ci[1], unit)}]" if ci is not None else ""
     spread = v.spread_frac

@@ -15,7 +15,7 @@ import msgspec
 from dsv4bench.records.claims import ClaimState
 from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.prediction import Measured, Prediction
-from dsv4bench.records.verdict import Grade, LeverStatus, Verdict, VerdictDocument
+from dsv4bench.records.verdict import Grade, LeverStatus, TableFigure, Verdict, VerdictDocument
 from dsv4bench.report import findings_tables as tables
 from dsv4bench.report.findings_tables import tag
 from dsv4bench.report.markdown import bullets, number, percent, share, text
@@ -88,7 +88,8 @@ def _bottom_line(f: Findings) -> str:
     judged = [m for _, m in f.ledger if m is not None]
     if judged:
         hits = sum(m.hit for m in judged)
-        lines.insert(min(4, len(lines)), f"Predictions: {hits} of {len(judged)} measured ones were hits.")
+        said = f"{hits} of {len(judged)} measured predictions lie in their interval ({tables.grades_of(judged)})."
+        lines.insert(min(4, len(lines)), said)
     return bullets(lines[:5])
 
 
@@ -103,8 +104,19 @@ def _best(d: VerdictDocument) -> list[str]:
     where = tables.head(last, tables.places(figures))
     line = f"At {where} {text(best.config)} gives the most, {number(best.value)} tok/s"
     if base is not None and base is not best:
-        line += f", {percent(best.value / base.value - 1)} vs {text(base.config)} ({number(base.value)})"
+        change = f"{percent(best.value / base.value - 1)} vs {text(base.config)}"
+        line += f", {change} ({number(base.value)}; {_how_sure(d, best, base.config)})"
     return [f"{line}. {tag(d)}"]
+
+
+def _how_sure(d: VerdictDocument, of: TableFigure, base: str) -> str:
+    """The verdict on this change, with its grade."""
+    wanted = (of.metric, of.config, base, tables.place(of))
+    own = [v for v in d.cells if (v.metric, v.config, v.versus_name, tables.place(v)) == wanted]
+    if not own:
+        return "not compared, no verdict"
+    v = own[0]
+    return f"{v.verdict}, {v.grade}" if v.verdict is not None else f"no verdict, {v.grade or 'no data'}"
 
 
 def _verdict_count(d: VerdictDocument) -> list[str]:
@@ -242,7 +254,8 @@ def _predictions(f: Findings) -> str:
     if not f.ledger:
         return "No prediction was written before a lever was run (`dsv4bench predict`)."
     judged = [m for _, m in f.ledger if m is not None]
-    rate = f"{sum(m.hit for m in judged)} of {len(judged)} hit; {len(f.ledger) - len(judged)} open."
+    grades = f" ({tables.grades_of(judged)})" if judged else ""
+    rate = f"{sum(m.hit for m in judged)} of {len(judged)} hit{grades}; {len(f.ledger) - len(judged)} open."
     return f"{tables.prediction_table(f.ledger)}\n\n{rate}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dsv4bench.records.goal import PlanReach
@@ -150,12 +151,29 @@ def prediction_table(ledger: Sequence[tuple[Prediction, Measured | None]]) -> st
     for p, m in ledger:
         interval = f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)}"
         base = text(p.parent or "its parent")
-        measured, verdict, source = "not yet", "open", ""
+        measured, source = "not yet", ""
         if m is not None:
             measured = f"{percent(m.ratio - 1)} vs {text(m.versus)}"
-            verdict = "hit" if m.hit else "miss"
             source = f"[v:{m.verdict.rpartition('-')[2]}]"
         name = f"{text(p.lever)} ({text(p.config)})"
         where = f"{text(p.metric)} C={p.concurrency}"
-        rows.append([name, where, f"{interval} vs {base}", measured, verdict, f"[{p.id}] {source}".rstrip()])
+        rows.append([name, where, f"{interval} vs {base}", measured, text(outcome(m)), f"[{p.id}] {source}".rstrip()])
     return table(["lever", "metric", "predicted", "measured", "", ""], rows)
+
+
+def outcome(m: Measured | None) -> str:
+    """`open`, `hit (E2)`, `miss (E0, no interval)`; after it what else must be known."""
+    if m is None:
+        return "open"
+    grade = f"{m.grade or 'no grade'}{', no interval' if m.ci_ratio is None else ''}"
+    return f"{'hit' if m.hit else 'miss'} ({grade})" + (f"; {m.note}" if m.note else "")
+
+
+def grades_of(judged: Sequence[Measured]) -> str:
+    """What a count of hits rests on: `grade E0: single launches, no interval`."""
+    counts = Counter(m.grade or "not told" for m in judged)
+    many = ", ".join(f"{n} {grade}" for grade, n in sorted(counts.items()))
+    said = many if len(counts) > 1 else f"grade {next(iter(counts), 'not told')}"
+    if "E0" not in counts:
+        return said
+    return f"{said}{'; E0' if len(counts) > 1 else ''}: single launches, no interval"

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsv4bench.records.prediction import Measured, Prediction
+from dsv4bench.report.findings_tables import outcome
 from dsv4bench.report.markdown import percent
 
 Ledger = Sequence[tuple[Prediction, Measured | None]]
@@ -18,9 +19,8 @@ def ledger_table(ledger: Ledger) -> Table:
     for head in ("id", "lever", "config", "metric", "C", "predicted", "measured", ""):
         table.add_column(head, no_wrap=True, justify="right" if head in ("C", "predicted", "measured") else "left")
     for p, m in ledger:
-        outcome = "open" if m is None else "hit" if m.hit else "miss"
         measured = "not yet" if m is None else f"{percent(m.ratio - 1)} vs {m.versus}"
-        shown = (p.id, p.lever, p.config, p.metric, str(p.concurrency), interval(p), measured, outcome)
+        shown = (p.id, p.lever, p.config, p.metric, str(p.concurrency), interval(p), measured, outcome(m))
         table.add_row(*(Text(v) for v in shown))
     return table
 

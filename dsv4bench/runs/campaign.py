@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from dsv4bench.errors import BenchError, MeasuredBad, StoreError
+import msgspec
+
+from dsv4bench.errors import BenchError, MeasuredBad, StoreError, UsageError
+from dsv4bench.host.redact import hide_values
 from dsv4bench.records.campaign import Campaign, CampaignPlan, CampaignStatus, LaunchNote, LaunchStatus
 from dsv4bench.records.progress import MessageCallback, ProgressCallback
 from dsv4bench.runs.campaign_begin import (
@@ -29,11 +33,12 @@ from dsv4bench.runs.campaign_begin import (
 )
 from dsv4bench.runs.campaign_checks import first_complete
 from dsv4bench.runs.campaign_end import Conclusion, conclude
+from dsv4bench.runs.campaign_launch import clean_logs, scenario_secrets
 from dsv4bench.runs.campaign_measure import Launcher
 from dsv4bench.runs.campaign_plan import LEFT, plan_of, within
 from dsv4bench.runs.campaign_predictions import write_predictions
 from dsv4bench.runs.terminating import terminated_as_interrupted
-from dsv4bench.server.group import LaunchFailed
+from dsv4bench.server.group import LaunchFailed, PortTaken
 from dsv4bench.store import campaigns
 from dsv4bench.store.campaigns import CampaignDir
 from dsv4bench.store.store import Store
@@ -62,6 +67,8 @@ def run_campaign(o: CampaignOptions, on_progress: ProgressCallback, say: Message
     if o.resume and found is None:
         say(f"nothing to resume: no campaign of {asked.spec.name} in {o.out}; starting a new one")
     with terminated_as_interrupted(), taken_up(o, found) if found is not None else begin(o, asked) as opened:
+        if found is not None:  # a kill leaves logs as they were written
+            clean_logs(opened.logs.glob("*.log"), scenario_secrets(asked.spec), say)
         return _Campaign(o, asked, opened, on_progress, say).run()
 
 
@@ -71,6 +78,8 @@ def _dry_run(o: CampaignOptions, asked: Asked, found: CampaignDir | None) -> Cam
         campaign = as_resumed(found.campaign, found.campaign.status, o.blocks)
     launches = _now(o, campaign)
     plan = plan_of(asked.spec, launches, asked.sha, [d.campaign for d in asked.before])
+    seed = asked.spec.workload.seed if found is None else campaign.seed
+    plan = msgspec.structs.replace(plan, seed=seed)
     return CampaignResult(campaign, None if found is None else str(found.path), plan=plan)
 
 
@@ -122,6 +131,7 @@ class _Campaign:
         now = _now(self.o, c)
         self._announce(c, now)
         if now:
+            self._warn_of_others()
             write_predictions(self.o.out, self.spec, self.dir, self.say)
         for i, note in enumerate(now):
             why = left_out(self.dir.campaign.launches, note.config)
@@ -135,6 +145,12 @@ class _Campaign:
                 self.launcher.profiles_alone(note.block, last=i + 1 == len(now))
         if not now:
             self.launcher.profiles_alone(0, last=True)
+
+    def _warn_of_others(self) -> None:
+        for name, pid in campaigns.others_running(self.o.out, self.dir.id):
+            what = f"another campaign is running in this results folder: {name}, process {pid}"
+            self.say(f"warning: {what}: both load this machine, and what is measured now is of the two together")
+            self.dir.add_notes(f"{what} when this one started")
 
     def _announce(self, c: Campaign, now: list[LaunchNote]) -> None:
         left = [n for n in c.launches if n.status in LEFT]
@@ -152,20 +168,30 @@ class _Campaign:
             self.say(f"{len(now)} of them now, as asked")
 
     def _one(self, note: LaunchNote) -> None:
-        """One launch; the baseline, which everything is judged against, gets a second attempt when it crashes."""
+        """One launch; the baseline, which everything is judged against, gets a second attempt when it crashes.
+
+        What a second attempt cannot mend (an option that cannot be used, a port that is taken) gets none.
+        """
         failed = self._attempt(note)
         baseline = self.dir.campaign.baseline
         if failed is None or note.config != baseline or first_complete(self.dir.campaign, baseline) is not None:
             return
-        if not failed.timed_out:
+        if failed.again:
             self.say(f"{baseline} is started once more: nothing can be judged without it")
             failed = self._attempt(note)
         if failed is not None:
-            raise MeasuredBad(
-                f"the baseline {baseline} could not be launched: {failed.reason}"
-                + (f"; likely cause: {failed.cause}" if failed.cause else ""),
-                failed.log_tail or "see its log; --resume goes on from here",
-            )
+            raise self._without_baseline(baseline, note.order, failed)
+
+    def _without_baseline(self, baseline: str, order: int, failed: Failure) -> BenchError:
+        """The campaign's end: what the user can put right is a UsageError, all else was measured and bad."""
+        generated = next(n for n in self.dir.campaign.launches if n.order == order).ready_s is not None
+        name = "the baseline" if baseline == "baseline" else f"the baseline {baseline}"
+        what = "was launched and could not be measured" if generated else "could not be launched"
+        kind = UsageError if failed.unusable else MeasuredBad
+        return kind(
+            f"{name} {what}: {failed.reason}" + (f"; likely cause: {failed.cause}" if failed.cause else ""),
+            failed.log_tail or "see its log; --resume goes on from here",
+        )
 
     def _attempt(self, note: LaunchNote) -> Failure | None:
         current = next(n for n in self.dir.campaign.launches if n.order == note.order)
@@ -183,11 +209,12 @@ class _Campaign:
             now = next(n for n in self.dir.campaign.launches if n.order == note.order)
             if now.status is not LaunchStatus.COMPLETE:
                 return self._failed(note, e)
-            self.say(f"{note.config}: after its sweep: {e.message}")  # the launch itself is measured
+            said = hide_values(e.message, self.launcher.secrets)
+            self.say(f"{note.config}: after its sweep: {said}")  # the launch itself is measured
         return None
 
     def _failed(self, note: LaunchNote, e: BenchError) -> Failure:
-        failure = failure_of(e)
+        failure = failure_of(e).without(self.launcher.secrets)
         self.dir.change_launch(
             note.order,
             status=LaunchStatus.FAILED,
@@ -215,7 +242,7 @@ class _Campaign:
         status, reason = CampaignStatus.COMPLETE, None
         if self.interrupted:
             status, reason = CampaignStatus.ABORTED, "interrupted"
-        elif isinstance(error, MeasuredBad):
+        elif isinstance(error, MeasuredBad | UsageError):
             status, reason = CampaignStatus.PARTIAL, error.message
         elif error is not None:
             status, reason = CampaignStatus.ABORTED, error.message
@@ -232,17 +259,28 @@ class Failure(NamedTuple):
     reason: str
     cause: str | None
     log_tail: str
+    unusable: bool = False  # an option, or a port that is taken: only the user can put it right
 
     @property
-    def timed_out(self) -> bool:
-        return re.search(r"within \d+ s", self.reason) is not None
+    def again(self) -> bool:
+        """Whether a second attempt may end otherwise."""
+        return not self.unusable and re.search(r"within \d+ s", self.reason) is None
+
+    def without(self, secrets: Sequence[str]) -> Failure:
+        """The same, with these values hidden."""
+        return self._replace(
+            reason=hide_values(self.reason, secrets),
+            cause=None if self.cause is None else hide_values(self.cause, secrets),
+            log_tail=hide_values(self.log_tail, secrets),
+        )
 
 
 def failure_of(e: BenchError) -> Failure:
     """A launch that failed brings its cause and its log; any other error what to do next."""
     if isinstance(e, LaunchFailed) and (e.cause or e.log_tail):
         return Failure(e.reason, e.cause, e.log_tail)
-    return Failure(f"{e.message}; {e.hint}" if e.hint else e.message, None, "")
+    unusable = isinstance(e, PortTaken) or (isinstance(e, UsageError) and not isinstance(e, LaunchFailed))
+    return Failure(f"{e.message}; {e.hint}" if e.hint else e.message, None, "", unusable)
 
 
 def left_out(launches: list[LaunchNote], config: str) -> str | None:

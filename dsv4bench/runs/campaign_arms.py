@@ -6,11 +6,14 @@ the breakdowns that lie with them. The plan is that of the target's own breakdow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
+from dsv4bench.compare.levers import differing_settings
 from dsv4bench.compare.live import why_not
 from dsv4bench.errors import BenchError
 from dsv4bench.records.arm import Arm
@@ -20,12 +23,14 @@ from dsv4bench.records.goal import Goal, PlanItem
 from dsv4bench.records.shares import SharesDocument
 from dsv4bench.runs.campaign_data import CampaignData
 from dsv4bench.runs.experiment_arm import arm_of
-from dsv4bench.scenario.launched import LaunchedCampaign
+from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
 from dsv4bench.scenario.reading import read_yaml
 from dsv4bench.store import breakdowns
 from dsv4bench.store.campaigns import CampaignDir
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.store import Store
+
+_PORT_FLAG = re.compile(r"--(?:[a-z0-9]+[-_])*port", re.I)
 
 
 def load_campaign_run(folder: Path) -> CampaignData:
@@ -34,12 +39,7 @@ def load_campaign_run(folder: Path) -> CampaignData:
     campaign, store = opened.campaign, Store(folder.parent)
     spec = read_yaml(opened.scenario, LaunchedCampaign, "it is the campaign's own copy of its scenario")
     experiments = {c: [store.open(i) for i in complete_ids(campaign, c)] for c in campaign.configs}
-    dead = {live.config: why_not(live) for live in campaign.live}
-    arms = [
-        msgspec.structs.replace(arm_of(found), not_live=dead.get(config))
-        for config, found in experiments.items()
-        if found
-    ]
+    arms = _with_dead_levers([arm_of(found) for found in experiments.values() if found], spec, campaign)
     shares, warnings = _shares(store.root, arms, campaign.id)
     return CampaignData(
         name=campaign.id,
@@ -63,6 +63,60 @@ def complete_ids(campaign: Campaign, config: str) -> list[str]:
     """The experiments of a configuration's complete launches, by block."""
     found = [n for n in campaign.launches if n.config == config and n.status is LaunchStatus.COMPLETE]
     return [n.experiment for n in sorted(found, key=lambda n: n.order) if n.experiment is not None]
+
+
+def _with_dead_levers(arms: Sequence[Arm], spec: LaunchedCampaign, campaign: Campaign) -> list[Arm]:
+    """The arms, each with how its lever was seen not to be in force, or that it cannot be."""
+    dead = {live.config: why_not(live) for live in campaign.live}
+    by_name = {a.name: a for a in arms}
+    return [
+        msgspec.structs.replace(
+            a, not_live=dead.get(a.name) or _changes_nothing(a, by_name.get(a.parent or ""), spec)
+        )
+        for a in arms
+    ]
+
+
+def _changes_nothing(new: Arm, parent: Arm | None, spec: LaunchedCampaign) -> str | None:
+    """Why this lever has no effect to judge: commands, environment and what the servers tell are the parent's."""
+    if parent is None or not new.levers or (parent.server is None) is not (new.server is None):
+        return None
+    configs = {c.name: c for c in spec.configs}
+    if new.name not in configs or parent.name not in configs or differing_settings(parent, new)[0]:
+        return None
+    if _start(spec, configs[new.name]) != _start(spec, configs[parent.name]):
+        return None
+    return f"{new.name} starts exactly as {parent.name}: the lever changes nothing that is recorded"
+
+
+def _start(spec: LaunchedCampaign, config: ConfigSpec) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """Role -> command and environment, as the scenario has them; ports, which may differ, left out."""
+    default = RoleSpec(launch=config.launch or " ", port=spec.server.port if config.port is None else config.port)
+    roles: dict[str, RoleSpec] = {str(role): r for role, r in config.roles.items()} or {"server": default}
+    ports = {str(r.port) for r in roles.values() if r.port}
+    return {role: (_portless(r.launch, ports), {**spec.env, **config.env, **r.env}) for role, r in roles.items()}
+
+
+def _portless(launch: str, ports: Collection[str]) -> list[str]:
+    """The words of a command with `{port}` in place of the ports that are known as such."""
+    words: list[str] = []
+    for word in _words(launch):
+        after_flag = bool(words) and _PORT_FLAG.fullmatch(words[-1]) is not None and word.isdigit()
+        flag, is_pair, value = word.partition("=")
+        if after_flag or word in ports:
+            word = "{port}"
+        elif is_pair and _PORT_FLAG.fullmatch(flag) and value.isdigit():
+            word = f"{flag}={{port}}"
+        words.append(word)
+    return words
+
+
+def _words(launch: str) -> list[str]:
+    """Split as a shell would; where a hidden secret took a quote with it, at spaces."""
+    try:
+        return shlex.split(launch)
+    except ValueError:
+        return launch.split()
 
 
 def cautions(campaign: Campaign) -> list[str]:

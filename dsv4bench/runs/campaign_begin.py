@@ -15,12 +15,14 @@ from typing import NamedTuple
 import msgspec
 
 from dsv4bench.errors import UsageError
-from dsv4bench.host.redact import redact, redact_text
+from dsv4bench.host.redact import hide_values, redact, redact_text
 from dsv4bench.records.campaign import Campaign, CampaignStatus, LaunchNote, LaunchStatus
 from dsv4bench.records.progress import MessageCallback
+from dsv4bench.runs.campaign_launch import scenario_secrets
 from dsv4bench.runs.campaign_plan import planned
+from dsv4bench.runs.campaign_sweep import check_measurable
 from dsv4bench.scenario.launched import LaunchedCampaign
-from dsv4bench.scenario.launched_reading import HINT, read_launched
+from dsv4bench.scenario.launched_reading import HINT, read_launched, variables_of
 from dsv4bench.scenario.reading import read_text
 from dsv4bench.store import campaigns
 from dsv4bench.store.campaigns import CampaignDir
@@ -63,6 +65,7 @@ class Asked(NamedTuple):
     text: str
     sha: str
     before: list[CampaignDir]
+    variables: dict[str, str]  # ${NAME} -> its value now, redacted
 
 
 def read_asked(o: CampaignOptions, say: MessageCallback) -> Asked:
@@ -75,7 +78,13 @@ def read_asked(o: CampaignOptions, say: MessageCallback) -> Asked:
     for warning in warnings:
         say(warning)
     _checked(spec, o.only)
-    return Asked(spec, text, campaigns.sha256_of(text), before)
+    try:
+        check_measurable(spec)
+    except UsageError as e:
+        raise UsageError(f"{o.scenario}: {e.message}", e.hint) from e
+    known = scenario_secrets(spec)
+    variables = {name: hide_values(value, known) for name, value in redact(variables_of(o.scenario)).items()}
+    return Asked(spec, text, campaigns.sha256_of(text), before, variables)
 
 
 def draft(o: CampaignOptions, asked: Asked) -> Campaign:
@@ -91,6 +100,7 @@ def draft(o: CampaignOptions, asked: Asked) -> Campaign:
         about=spec.about,
         status=CampaignStatus.RUNNING,
         scenario_sha256=asked.sha,
+        variables=asked.variables,
         started_utc=campaigns.now_utc(),
         baseline=spec.baseline.name if spec.baseline.name in names else names[0],
         configs=names,
@@ -106,12 +116,18 @@ def draft(o: CampaignOptions, asked: Asked) -> Campaign:
 def found_to_resume(o: CampaignOptions, asked: Asked) -> CampaignDir | None:
     """The campaign that --resume means; None when there is none of this name.
 
-    Raises UsageError when the scenario has changed since.
+    Raises UsageError when the scenario, or what its `${NAME}` stand for, has changed since.
     """
     mine = [d for d in asked.before if set(o.only) <= set(d.campaign.configs)]
     same = [d for d in mine if d.campaign.scenario_sha256 == asked.sha]
+    alike = [d for d in same if d.campaign.variables in (None, asked.variables)]
+    if alike:
+        return alike[-1]
     if same:
-        return same[-1]
+        raise UsageError(
+            f"{same[-1].id} began with other variables: {_other_values(same[-1].campaign, asked.variables)}",
+            "export them as they were to go on with that campaign, or leave --resume out to begin a new one",
+        )
     if not mine:
         return None
     there = mine[-1]
@@ -140,7 +156,8 @@ def taken_up(o: CampaignOptions, found: CampaignDir) -> CampaignDir:
 def as_resumed(c: Campaign, status: CampaignStatus, blocks: int | None) -> Campaign:
     """A campaign as it is taken up: launches that were cut short wait again, further blocks are added.
 
-    One that had ended with failed launches repeats them; one that was interrupted leaves them.
+    One that had ended with failed launches repeats them; one that was interrupted leaves them. Where launches wait,
+    its verdict goes: it is not of them.
     """
     again = (LaunchStatus.FAILED, LaunchStatus.SKIPPED) if status is CampaignStatus.PARTIAL else ()
     wanted = blocks or c.blocks
@@ -157,6 +174,7 @@ def as_resumed(c: Campaign, status: CampaignStatus, blocks: int | None) -> Campa
         resumed=c.resumed + waiting,
         blocks=wanted,
         launches=launches,
+        verdict=None if waiting else c.verdict,
     )
 
 
@@ -193,6 +211,17 @@ def _checked(spec: LaunchedCampaign, only: Sequence[str]) -> None:
                 f"--only {','.join(only)}: {c.name} is judged against {c.parent}, which is left out",
                 f"name {c.parent}, too; or {c.name} alone, to see whether it runs",
             )
+
+
+def _other_values(c: Campaign, now: dict[str, str]) -> str:
+    """`MODEL was a, is b`, for one sentence."""
+    then = c.variables or {}
+    shown = [
+        f"{name} was {then.get(name) or 'not set'}, is {now.get(name) or 'not set'}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+    return "; ".join(shown)
 
 
 def _difference(copy: Path, text: str) -> str:

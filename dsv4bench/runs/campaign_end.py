@@ -77,7 +77,9 @@ def _findings(o: CampaignOptions, warnings: list[str]) -> str | None:
 
 def _report(o: CampaignOptions, campaign: str, warnings: list[str]) -> str | None:
     try:
-        return str(report.write_report(o.out, campaign))
+        written = report.build_report(o.out, campaign)
     except Exception as e:  # whatever is wrong with a drawing, the campaign is done
         warnings.append(f"no report: {e or type(e).__name__}")
         return None
+    warnings += written.warnings
+    return str(written.html or written.markdown)

@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from dsv4bench.capture.leash import OVER_S, leashed
-from dsv4bench.host.redact import redact
+from dsv4bench.errors import StoreError
+from dsv4bench.host.redact import redact, secret_values
 from dsv4bench.records.progress import MessageCallback
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
 from dsv4bench.scenario.launched_reading import command_of
 from dsv4bench.scenario.launched_text import fill
-from dsv4bench.server.group import Group, Part, launch_group
+from dsv4bench.server.group import Group, Part, launch_group, secrets_of
 from dsv4bench.server.launch import free_port
 from dsv4bench.server.readiness import Ready, wait_generating
+from dsv4bench.store.redaction import clean_log
 
 SERVER = "server"
 _SLACK_S = 2.0  # for a leash to be seen to have ended
@@ -39,6 +41,11 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     def front(self) -> str:
         """The role that gets the load."""
         return "router" if "router" in self.urls else next(iter(self.urls))
+
+    @property
+    def secrets(self) -> list[str]:
+        """The secret values that its commands and environments hold, longest first."""
+        return secrets_of(self.parts)
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,19 +86,41 @@ def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem:
 
 @contextlib.contextmanager
 def serving(spec: LaunchedCampaign, config: ConfigSpec, p: Planned, say: MessageCallback) -> Iterator[Serving]:
-    """Start, wait until it generates, give it away, stop it. Raises LaunchFailed."""
+    """Start, wait until it generates, give it away, stop it, take secrets out of its logs. Raises LaunchFailed."""
     timeout_s = config.ready_timeout_s or spec.server.ready_timeout_s
     say(f"starting {config.name}: {shown(p)}")
-    group = launch_group(p.parts, timeout_s=timeout_s)
     try:
-        ready = wait_generating(
-            group, timeout_s, model=spec.server.model, endpoint=spec.server.endpoint or "completions"
-        )
-        say(f"{config.name} generates after {ready.ready_s:.0f} s")
-        workers = {role: url for role, url in p.urls.items() if role in ("prefill", "decode")}
-        yield Serving(group=group, url=p.urls[p.front], workers=workers, ready=ready)
+        group = launch_group(p.parts, timeout_s=timeout_s)
+        try:
+            ready = wait_generating(
+                group, timeout_s, model=spec.server.model, endpoint=spec.server.endpoint or "completions"
+            )
+            say(f"{config.name} generates after {ready.ready_s:.0f} s")
+            workers = {role: url for role, url in p.urls.items() if role in ("prefill", "decode")}
+            yield Serving(group=group, url=p.urls[p.front], workers=workers, ready=ready)
+        finally:
+            group.stop(spec.server.stop_timeout_s + OVER_S + _SLACK_S)
     finally:
-        group.stop(spec.server.stop_timeout_s + OVER_S + _SLACK_S)
+        clean_logs([part.log_path for part in p.parts], p.secrets, say)
+
+
+def clean_logs(logs: Iterable[Path], known: Sequence[str], say: MessageCallback) -> None:
+    """Take secrets out of logs that nobody writes any more; one that cannot be rewritten is named."""
+    for log in logs:
+        try:
+            if log.is_file():
+                clean_log(log, known)
+        except StoreError as e:
+            say(f"{log} may hold secrets, it could not be cleaned: {e.message}")
+
+
+def scenario_secrets(spec: LaunchedCampaign) -> list[str]:
+    """The secret values of all its commands and environments, longest first."""
+    found: set[str] = set()
+    for config in spec.configs:
+        for role in config.roles.values() or (_single(spec, config),):
+            found.update(secret_values(command_of(role.launch, {}), {**spec.env, **config.env, **role.env}))
+    return sorted(found, key=lambda v: (-len(v), v))
 
 
 def shown(p: Planned) -> str:

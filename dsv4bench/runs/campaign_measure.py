@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from dsv4bench.errors import BenchError, MeasuredBad, StoreError
-from dsv4bench.host.redact import redact
+from dsv4bench.host.redact import hide_values, redact
 from dsv4bench.records.campaign import LaunchNote, LaunchStatus
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.progress import MessageCallback, ProgressCallback
@@ -33,7 +33,6 @@ from dsv4bench.server.group import Group
 from dsv4bench.server.target import find_target
 from dsv4bench.store import campaigns
 from dsv4bench.store.campaigns import CampaignDir
-from dsv4bench.store.naming import slug
 from dsv4bench.store.store import Store
 
 NSYS = "nsys"
@@ -53,17 +52,20 @@ class Launcher:
     ) -> None:
         self.o, self.spec, self.dir, self.on_progress, self.say = o, spec, opened, on_progress, say
         self.configs = {c.name: c for c in spec.configs}
+        self.secrets: list[str] = []  # the secret values of the launch at hand
 
     def measure(self, note: LaunchNote) -> None:
         """One launch. Raises LaunchFailed or another BenchError when it came to nothing, KeyboardInterrupt."""
         config, attempt = self.configs[note.config], note.attempt + 1
         planned = planned_launch(self.spec, config, self.dir.logs, self._stem(note, attempt))
+        self.secrets = planned.secrets
         self.dir.change_launch(
             note.order,
             status=LaunchStatus.RUNNING,
             attempt=attempt,
             started_utc=campaigns.now_utc(),
             ended_utc=None,
+            ready_s=None,
             reason=None,
             cause=None,
             log_tail=None,
@@ -144,7 +146,8 @@ class Launcher:
 
     def _profile_alone(self, config: ConfigSpec, order: int, experiment: str) -> None:
         self.say(f"{config.name}: a launch of its own for its profile")
-        planned = planned_launch(self.spec, config, self.dir.logs, f"profile-{slug(config.name)}")
+        planned = planned_launch(self.spec, config, self.dir.logs, f"profile-{self.dir.stem(config.name)}")
+        self.secrets = planned.secrets
         seed = seed_of(self.dir.campaign.seed, -1, config.name, 0)
         if self._method() == NSYS:
             found = profile_launched(
@@ -161,7 +164,7 @@ class Launcher:
         except StoreError:
             raise
         except BenchError as e:
-            self.say(f"{config.name}: no profile: {e.message}")
+            self.say(f"{config.name}: no profile: {hide_values(e.message, self.secrets)}")
 
     def _kernels_alone(self, config: ConfigSpec, order: int, experiment: str, found: Profiled) -> None:
         if found.document is not None:
@@ -206,7 +209,7 @@ class Launcher:
 
     def _stem(self, note: LaunchNote, attempt: int) -> str:
         again = f"-attempt{attempt}" if attempt > 1 else ""
-        return f"block{note.block}-{slug(note.config)}{again}"
+        return f"block{note.block}-{self.dir.stem(note.config)}{again}"
 
 
 def _while_measured(group: Group, error: BenchError) -> BenchError:

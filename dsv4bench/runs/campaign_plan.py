@@ -47,13 +47,14 @@ def plan_of(
     """The estimate. `before` are the campaigns that were run of this scenario's name, whatever became of them."""
     configs = dict.fromkeys(n.config for n in launches)
     sweep_s = _sweep_s(spec)
-    basis, each = [], {}
+    basis, each, measured = [], {}, 0
     for config in configs:
         whole = [_took(n) for c in before if c.scenario_sha256 == sha for n in c.launches if n.config == config]
         known = [s for s in whole if s is not None]
         ready = [n.ready_s for c in before for n in c.launches if n.config == config and n.ready_s is not None]
         if known:
             each[config] = median(known)
+            measured += 1
             basis.append(f"{config}: {median(known):.0f} s a launch, the median of {len(known)} earlier ones")
         elif sweep_s is not None:
             start = median(ready) if ready else ASSUMED_READY_S
@@ -63,8 +64,11 @@ def plan_of(
     if len(each) < len(configs):
         basis.append("levels end by their number of requests: how long they take is known after the first launch")
         return CampaignPlan(launches=list(launches), seconds=None, basis=basis)
-    basis.append("warm-up, drain, output parity and profiles are left out where no earlier launch tells")
-    return CampaignPlan(launches=list(launches), seconds=sum(each[n.config] for n in launches), basis=basis)
+    at_least = measured < len(configs)
+    if at_least:
+        basis.append("warm-up, drain, output parity and profiles are left out where no earlier launch tells")
+    seconds = sum(each[n.config] for n in launches)
+    return CampaignPlan(launches=list(launches), seconds=seconds, at_least=at_least, basis=basis)
 
 
 def _sweep_s(spec: LaunchedCampaign) -> float | None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from dsv4bench.host.process import need_files
 from dsv4bench.records.workload import Slo
 from dsv4bench.runs.options import SweepOptions, default_osl
 from dsv4bench.scenario.file import SloPart
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 
+RATE_FILES = 64  # sockets that request rates need at least, as `sweep` has it
 UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -48,6 +50,13 @@ def base_options(spec: LaunchedCampaign) -> SweepOptions:
         tensor_pipe=spec.tensor_pipe,
         **{k: v for k, v in given.items() if v is not None},
     )
+
+
+def check_measurable(spec: LaunchedCampaign) -> None:
+    """What a sweep would refuse, before a server is started for it. Raises UsageError."""
+    plan = base_options(spec).plan()
+    profiled = spec.profile.concurrency if spec.profile is not None else []
+    need_files(max([*plan.concurrency, *profiled], default=RATE_FILES))
 
 
 def launch_options(

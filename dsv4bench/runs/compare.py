@@ -7,7 +7,7 @@ whose parent is among those loaded is judged against both. Kernel shares of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ def judge_all(
             spec += speculation(parent, arm)
     return VerdictDocument(
         baseline=baseline.name,
-        inputs=[_input(a) for a in arms],
+        inputs=[input_note(a) for a in arms],
         across_hardware=o.across_hardware,
         sigma_launch_frac=max(noise.launch_frac.values(), default=None),
         sigma_source=noise.source,
@@ -202,7 +202,8 @@ def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:
     return present or list(metrics)
 
 
-def _input(a: Arm) -> InputNote:
+def input_note(a: Arm) -> InputNote:
+    """What a comparison is made from: the experiments of an arm, and the digest of its cells."""
     digest = hashlib.sha256(msgspec.json.encode(a.cells)).hexdigest()[:16]
     return InputNote(name=a.name, source=a.source, ids=a.ids, cells_sha256=digest)
 
@@ -226,9 +227,20 @@ def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:
 
 def _notes(arms: Sequence[Arm], levers: Sequence[LeverVerdict], noise: Noise) -> list[str]:
     found = [f"{a.name}: {note}" for a in arms for note in a.notes]
-    unverified = [x.config for x in levers if x.status is LeverStatus.UNVERIFIED and x.levers]
-    if unverified:
-        found.append(f"levers not verified (the server does not tell its arguments): {', '.join(unverified)}")
+    silent = {a.name for a in arms if a.server is None}
+    unverified: dict[str, list[str]] = {}
+    for x in levers:
+        if x.status is LeverStatus.UNVERIFIED and x.levers:
+            unverified.setdefault(_why_unverified(x, silent), []).append(x.config)
+    found += [f"levers not verified ({why}): {', '.join(names)}" for why, names in unverified.items()]
     if noise.source == "assumed":
         found.append("launch noise is assumed (1.5 %); dsv4bench calibrate measures this rig's")
     return found
+
+
+def _why_unverified(lever: LeverVerdict, silent: Collection[str]) -> str:
+    if lever.config in silent or lever.parent in silent:
+        return "the server does not tell its arguments"
+    if not lever.differing:
+        return "not visible: the servers' recorded settings are equal"
+    return "which of the settings that differ are the lever's is not said, or none of them is"

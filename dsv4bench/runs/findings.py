@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dsv4bench.errors import StoreError, UsageError
+from dsv4bench.errors import SchemaError, StoreError, UsageError
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.report import findings, markers
 from dsv4bench.report.experiments import header_lines
@@ -57,7 +57,10 @@ def check_findings(root: str, file: str = FILE, names: Sequence[str] = ()) -> Ou
 
 
 def gather(root: str, names: Sequence[str]) -> tuple[findings.Findings, list[str]]:
-    """What the blocks are rendered from. Raises StoreError when nothing was compared."""
+    """What the blocks are rendered from, and warnings: what cannot be read is left out and named.
+
+    Raises StoreError when nothing was compared.
+    """
     warnings: list[str] = []
     if names:
         documents = [verdict_files.find(root, n) for n in names]
@@ -69,7 +72,18 @@ def gather(root: str, names: Sequence[str]) -> tuple[findings.Findings, list[str
             f"{root}: no comparison is stored there", "dsv4bench compare baseline configB, then findings again"
         )
     ledger = predictions.ledger(root, warnings)
-    setups = {d.id or "": _setup(root, d) for d in documents}
+    setups: dict[str, list[str]] = {}
+    readable = []
+    for d in documents:
+        try:
+            setups[d.id or ""] = _setup(root, d)
+        except SchemaError as e:
+            warnings.append(f"comparison {d.id} is left out: {e.message}")
+        else:
+            readable.append(d)
+    if not readable:
+        raise StoreError(f"{root}: no comparison can be shown: {warnings[-1]}", "compare those that are whole anew")
+    documents = readable
     return findings.Findings(documents=documents, ledger=ledger, setups=setups), warnings
 
 

@@ -27,6 +27,7 @@ from dsv4bench.store.store import Store
 
 ABOVE_BOUND_FRAC = 0.03  # measuring a gain that equals its bound may exceed it by the noise
 OF_GAIN = 0.5
+BUNDLED = "bundled: of all its levers together"
 NO_ANSWER = (LeverStatus.CONTRADICTED, LeverStatus.NOT_LIVE)
 
 
@@ -98,8 +99,9 @@ def predict(
 def fill(root: str, document: VerdictDocument, now: datetime | None = None) -> list[Measured]:
     """What this stored comparison says of open predictions, appended to the ledger. Raises StoreError.
 
-    Left open: a configuration of several levers, a contradicted lever, no figure at that level, a measurement of
-    which it is not known that it came after.
+    Left open: one lever of a configuration that has several, a contradicted lever, no figure at that level, a
+    measurement of which it is not known that it came after. All levers of a configuration together ("a+b") are
+    answered by its change against the parent, and the line says so.
     """
     if document.id is None:
         raise StoreError("a comparison without an id fills no prediction", "store it first")
@@ -120,6 +122,7 @@ def fill(root: str, document: VerdictDocument, now: datetime | None = None) -> l
             ci_ratio=ci,
             grade=str(found.grade) if found.grade is not None else None,
             hit=p.low_ratio <= ratio <= p.high_ratio,
+            note=BUNDLED if len(_parts(p.lever)) > 1 else "",
         )
         predictions.append(root, measured)
         filled.append(measured)
@@ -182,8 +185,7 @@ def _cell(p: Prediction, document: VerdictDocument) -> CellVerdict | None:
     if not _is_after(p, document) or p.scenario not in (None, document.campaign):
         return None
     for lever in document.levers:
-        own = lever.config == p.config
-        if own and (lever.bundled or p.lever not in lever.levers or lever.status in NO_ANSWER):
+        if lever.config == p.config and (_parts(p.lever) != set(lever.levers) or lever.status in NO_ANSWER):
             return None
     if not any(lever.config == p.config for lever in document.levers):
         return None
@@ -191,6 +193,11 @@ def _cell(p: Prediction, document: VerdictDocument) -> CellVerdict | None:
     if p.parent is not None:
         return next((v for v in cells if v.versus_name == p.parent), None)
     return next((v for v in cells if v.versus == "parent"), None)
+
+
+def _parts(lever: str) -> set[str]:
+    """The levers that a name such as "a + b" joins."""
+    return {part.strip() for part in lever.split("+") if part.strip()}
 
 
 def _is_after(p: Prediction, document: VerdictDocument) -> bool:

@@ -15,9 +15,10 @@ import msgspec
 from dsv4bench.capture.nsys import NsysSession
 from dsv4bench.errors import UsageError
 from dsv4bench.host.listening import Listening, listening
-from dsv4bench.host.redact import redact_text
+from dsv4bench.host.redact import redact_text, secret_values
 from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.server import ServerInfo
+from dsv4bench.runs.campaign_launch import clean_logs
 from dsv4bench.runs.live_options import LiveOptions, address_of, command_of
 from dsv4bench.server.detect import detect
 from dsv4bench.server.launch import Launched, launch
@@ -73,6 +74,7 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
             folder.mkdir(parents=True, exist_ok=True)
         log = folder / LOG
         stack.callback(_without_words, log)
+        stack.callback(clean_logs, [log], secret_values(command, variables), say)
         say(f"starting the server: {redact_text(o.launch)}")
         server = stack.enter_context(launch(command, log_path=log, env=variables))
         stack.callback(_ending, server, say)

@@ -19,6 +19,7 @@ from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.report.campaign_markdown import markdown
 from dsv4bench.report.page import html
 from dsv4bench.runs.arms import arm_of
+from dsv4bench.runs.report_verdict import is_of_these, made_anew
 from dsv4bench.store import breakdowns, campaigns, verdict_files
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.files import write_whole
@@ -61,7 +62,7 @@ def build_report(root: Path | str, name: str, out: Path | str | None = None) -> 
     drawn, why = _drawn(found.data)
     if drawn is not None:
         write_whole(page, drawn.encode())
-    return Written(page if drawn is not None else None, short, [*found.data.warnings, *why])
+    return Written(page if drawn is not None else None, short, [*found.data.warnings, *found.data.cautions, *why])
 
 
 def _drawn(data: ReportInput) -> tuple[str | None, list[str]]:
@@ -112,18 +113,27 @@ def _of_campaign(root: Path, c: Campaign) -> ReportInput:
     warnings: list[str] = []
     ids = dict.fromkeys(n.experiment for n in c.launches if n.experiment is not None)
     profiled = dict.fromkeys(p.experiment for p in c.profiles if p.experiment is not None)
-    experiments = []
+    experiments, readable = [], {}
     for experiment_id in ids:
         opened = _tried(lambda i=experiment_id: ExperimentDir.open(root / i), warnings)  # type: ignore[misc]
         data = _experiment(opened, warnings) if opened is not None else None
-        if data is not None:
+        if opened is not None and data is not None:
             experiments.append(data)
+            readable[experiment_id] = opened
     kernels = _kernels((root / i / breakdowns.KERNELS for i in dict.fromkeys([*profiled, *ids])), warnings)
-    verdict = None
+    verdict, cautions = None, []
     if c.verdict is not None:
         verdict = _tried(lambda: verdict_files.read(root, c.verdict or ""), warnings)
+    if c.verdict is None or (verdict is not None and not is_of_these(verdict, c, readable)):
+        verdict, said = made_anew(root, c)
+        cautions += [said] if said else []
     return ReportInput(
-        campaign=c, experiments=experiments, verdict=verdict, breakdowns=kernels, warnings=_once(warnings)
+        campaign=c,
+        experiments=experiments,
+        verdict=verdict,
+        breakdowns=kernels,
+        warnings=_once(warnings),
+        cautions=cautions,
     )
 
 

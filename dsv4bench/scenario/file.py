@@ -23,7 +23,7 @@ from dsv4bench.records.rules import COMPONENTS
 from dsv4bench.records.workload import Endpoint
 from dsv4bench.scenario.reading import read_yaml
 
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds = Annotated[float, Meta(gt=0, lt=1e9)]
 Rate = Annotated[float, Meta(gt=0, lt=1e9)]
 Limit = Annotated[str, Meta(pattern=r"^\s*[0-9]*\.?[0-9]+\s*(us|ms|s|m|min|h)?\s*$")] | Seconds  # 50ms, 2s, 1.5
@@ -42,7 +42,7 @@ class WorkloadPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     osl: Count | None = None
     dataset: str | None = None
     prefix_share: Annotated[float, Meta(ge=0, lt=1)] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     vocab: Annotated[int, Meta(ge=2)] | None = None
     temperature: Annotated[float, Meta(ge=0)] | None = None
 

@@ -18,6 +18,7 @@ import msgspec
 
 from dsv4bench.errors import UsageError
 from dsv4bench.records.rules import COMPONENTS
+from dsv4bench.scenario.file import Scenario, read_scenario
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 from dsv4bench.scenario.launched_checks import Fault, faults
 from dsv4bench.scenario.launched_text import fill
@@ -60,6 +61,8 @@ def read_launched(path: Path | str, env: Mapping[str, str] = os.environ) -> Laun
     try:
         found = read_yaml(file, LaunchedCampaign, HINT)
     except UsageError as e:
+        if _is_a_sweep(file):
+            raise UsageError(f"{file}: this is a sweep's scenario: dsv4bench sweep --scenario {file}", HINT) from e
         raise UsageError(_in_words(e.message), e.hint) from e
     for key, line in _twice(text):
         raise UsageError(f"{file}:{line}: {key} stands there twice, and only the last one would count", HINT)
@@ -69,9 +72,32 @@ def read_launched(path: Path | str, env: Mapping[str, str] = os.environ) -> Laun
     return filled
 
 
+def variables_of(path: Path | str, env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What the `${NAME}` of a file that `read_launched` takes are now: name -> value, empty where it is not set."""
+    import yaml
+
+    names: set[str] = set()
+    todo: list[Any] = [yaml.safe_load(read_text(Path(path), HINT))]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            names.update(m["name"] for m in _VARIABLE.finditer(value) if not m.group().startswith("$$"))
+        elif isinstance(value, dict | list):
+            todo += value.values() if isinstance(value, dict) else value
+    return {name: env.get(name, "") for name in sorted(names)}
+
+
 def command_of(launch: str, values: Mapping[str, str | int]) -> list[str]:
     """A launch text as the words of a command: split as a shell would, then filled. No shell runs it."""
     return [fill(word, values) for word in shlex.split(launch)]
+
+
+def _is_a_sweep(file: Path) -> bool:
+    """Whether a file that is no campaign is the scenario of one sweep; an empty one is neither."""
+    try:
+        return read_scenario(file) != Scenario()
+    except UsageError:
+        return False
 
 
 def _in_words(message: str) -> str:

@@ -6,11 +6,14 @@ scenario.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from dsv4bench.errors import UsageError
 
@@ -43,7 +46,8 @@ def read_yaml(path: Path, kind: type[T], hint: str) -> T:
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as e:
-        raise UsageError(f"{path}:{line_of(text, _keys(str(e)))}: {e}", hint) from e
+        keys = _keys(str(e))
+        raise UsageError(f"{path}:{line_of(text, keys)}: {e}{_meant(str(e), kind, keys)}", hint) from e
 
 
 def line_of(text: str, keys: list[str | int]) -> int:
@@ -64,6 +68,34 @@ def line_of(text: str, keys: list[str | int]) -> int:
         else:
             break
     return line
+
+
+def fields_at(kind: Any, keys: Sequence[str | int]) -> list[str]:
+    """The keys that a file may have at a place of `kind`; none where that is not told."""
+    at = [inspect.type_info(kind)]
+    for key in keys:
+        at = [inner for one in at for inner in _inside(one, key)]
+    return [f.encode_name for one in at for f in (one.fields if isinstance(one, inspect.StructType) else ())]
+
+
+def _inside(one: inspect.Type, key: str | int) -> list[inspect.Type]:
+    """What a type holds under a key; a union, which may be None, holds what its members do."""
+    found: list[inspect.Type] = []
+    if isinstance(one, inspect.StructType):
+        found = [f.type for f in one.fields if f.encode_name == key]
+    elif isinstance(one, inspect.ListType):
+        found = [one.item_type]
+    elif isinstance(one, inspect.DictType):
+        found = [one.value_type]
+    return [m for t in found for m in (t.types if isinstance(t, inspect.UnionType) else (t,))]
+
+
+def _meant(message: str, kind: Any, keys: Sequence[str | int]) -> str:
+    """`; did you mean launch?` for an unknown key that is nearly a known one."""
+    if "unknown field" not in message:
+        return ""
+    near = difflib.get_close_matches(str(keys[-1]), fields_at(kind, keys[:-1]), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _loader() -> Any:

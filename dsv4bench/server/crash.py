@@ -31,6 +31,19 @@ def _rule(pattern: str, meaning: str) -> Rule:
 
 RULES: tuple[Rule, ...] = (
     _rule(
+        r"Exec format error",
+        "the program is not one for this machine: built for another architecture, damaged, or a script whose first "
+        "line names no interpreter (#!)",
+    ),
+    _rule(
+        r"cannot start (\S+): Permission denied",
+        "{0} may not be executed; check its mode, and that it is the program",
+    ),
+    _rule(
+        r"^error: .{1,80} needs \S+\s*^hint: (pip install .{1,80})$",
+        "a package that it needs is not installed where it started: {0}",
+    ),
+    _rule(
         r"error while attempting to bind|address already in use|EADDRINUSE|port \d+ is (?:already )?in use|"
         r"couldn't bind (?:HTTP server )?(?:socket|to)|bind\(\) failed.*98",
         "a port that it needs is in use (its own, or one for its processes among themselves); "

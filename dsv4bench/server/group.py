@@ -17,14 +17,14 @@ from types import TracebackType
 
 from dsv4bench.errors import UsageError
 from dsv4bench.host.process import kill_group
-from dsv4bench.host.redact import redact, redact_text
+from dsv4bench.host.redact import hide_values, redact, redact_text, secret_values
 from dsv4bench.server.calls import Caller, Reply
 from dsv4bench.server.crash import ended_how, likely_cause
 from dsv4bench.server.launch import Launched, launch
 from dsv4bench.server.ports import answered_by_another, port_taken
 from dsv4bench.server.target import Target, parse_url
 
-__all__ = ["Group", "LaunchFailed", "Part", "launch_group", "port_taken"]
+__all__ = ["Group", "LaunchFailed", "Part", "PortTaken", "launch_group", "port_taken"]
 
 ORDER = ("prefill", "decode", "server", "router")
 READY_S = 1800.0
@@ -57,6 +57,11 @@ class Part:
         """The command as the user gave it."""
         return self.program or self.command
 
+    @property
+    def secrets(self) -> list[str]:
+        """The secret values that this process is given, for `host.redact.hide_values`."""
+        return secret_values(self.own, self.env)
+
 
 class LaunchFailed(UsageError):
     """A launch that did not lead to a server that generates. `cause` None: nothing known was found in the log."""
@@ -66,6 +71,10 @@ class LaunchFailed(UsageError):
         self.reason = reason
         self.cause = cause
         self.log_tail = log_tail
+
+
+class PortTaken(LaunchFailed):
+    """Another process listens where a part shall listen: nothing was started."""
 
 
 @dataclass(slots=True)
@@ -83,6 +92,7 @@ class Group:
         self.parts = sorted(parts, key=lambda p: ORDER.index(p.role) if p.role in ORDER else 0)
         self.started_s = time.time()
         self._headers = list(headers)
+        self._secrets = secrets_of(self.parts)
         self._running: list[_Running] = []
         self._stopping = False
 
@@ -121,19 +131,22 @@ class Group:
         return gone[0].process.exit_code if gone else None
 
     def log_text(self) -> str:
-        """What this launch has written, part by part, under a heading each when there are several. Not redacted."""
-        texts = [(r.part.role, _read(r.part.log_path, r.log_from)) for r in self._running]
+        """What this launch has written, part by part, under a heading each when there are several.
+
+        Without the secrets of its commands; nothing else is redacted.
+        """
+        texts = [(r.part.role, self._log_of(r)) for r in self._running]
         if len(texts) == 1:
             return texts[0][1]
         return "\n".join(f"== {role} ==\n{text}" for role, text in texts)
 
     def failure(self, reason: str) -> LaunchFailed:
         """The error for `reason`, with cause and log of the part that ended, else of the front."""
-        gone = self._gone()
+        gone, reason = self._gone(), hide_values(reason, self._secrets)
         about = gone[0] if gone else next((r for r in reversed(self._running)), None)
         if about is None:
             return LaunchFailed(reason, "nothing was started")
-        path, text = about.part.log_path, _read(about.part.log_path, about.log_from)
+        path, text = about.part.log_path, self._log_of(about)
         tail = redact_text("\n".join(text.splitlines()[-_TAIL_LINES:]))
         hint = f"the end of {path}:\n{tail}" if tail else f"{path} is empty"
         return LaunchFailed(reason, hint, likely_cause(text, about.process.exit_code), tail)
@@ -195,7 +208,7 @@ class Group:
             target = targets[part.role]
             holder = port_taken(target.port) if target.on_this_host else None
             if holder is not None:
-                raise LaunchFailed(
+                raise PortTaken(
                     f"port {target.port} of {_who(part)} is taken by {holder}",
                     "end that process, or choose another port (port: 0 takes a free one)",
                 )
@@ -217,6 +230,9 @@ class Group:
         others = sorted(told - {str(port)})
         elsewhere = f"; its log speaks of port {', '.join(others)}: does its command use {{port}}?" if others else ""
         return f"{_who(part)} was not healthy at {part.url} within {waited:.0f} s ({reply.why_not()}){elsewhere}"
+
+    def _log_of(self, r: _Running) -> str:
+        return hide_values(_read(r.part.log_path, r.log_from), self._secrets)
 
     def _gone(self) -> list[_Running]:
         return [r for r in self._running if r.process.exit_code is not None]
@@ -243,6 +259,12 @@ def launch_group(parts: Sequence[Part], *, timeout_s: float = READY_S, headers: 
 def answers(reply: Reply) -> bool:
     """Whether a health path's reply says that the server is up; a key may still be asked for."""
     return reply.status in (200, 204, 401, 403)
+
+
+def secrets_of(parts: Sequence[Part]) -> list[str]:
+    """The secret values that a launch is given, longest first."""
+    found = {value for part in parts for value in part.secrets}
+    return sorted(found, key=lambda v: (-len(v), v))
 
 
 def _who(part: Part) -> str:

@@ -19,7 +19,7 @@ from types import TracebackType
 
 from dsv4bench.errors import UsageError
 from dsv4bench.host.process import die_with_parent, kill_group
-from dsv4bench.host.redact import redact, redact_text
+from dsv4bench.host.redact import hide_values, redact, redact_text, secret_values
 from dsv4bench.server.calls import Caller
 from dsv4bench.server.target import parse_url
 
@@ -30,11 +30,18 @@ _LOG_TAIL_LINES = 15
 class Launched:
     """A running server process; leaving the context stops it."""
 
-    def __init__(self, command: list[str], process: subprocess.Popen[bytes], log_path: Path) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        process: subprocess.Popen[bytes],
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.command = command
         self.log_path = log_path
         self.started_s = time.time()
         self._process = process
+        self._secrets = secret_values(command, env or {})
 
     def __enter__(self) -> Launched:
         return self
@@ -94,7 +101,7 @@ class Launched:
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
-        return redact_text("\n".join(text.splitlines()[-lines:]))
+        return redact_text(hide_values("\n".join(text.splitlines()[-lines:]), self._secrets))
 
     def _shown(self) -> str:
         return " ".join(redact(self.command))
@@ -126,7 +133,7 @@ def launch(command: list[str], *, log_path: Path | str, env: Mapping[str, str] |
             )
     except OSError as e:
         raise UsageError(f"cannot start {command[0]!r}: {e.strerror or e}", "is it installed and on PATH?") from e
-    return Launched(list(command), process, log)
+    return Launched(list(command), process, log, env)
 
 
 def free_port() -> int:

@@ -2,7 +2,7 @@
 
 campaign.json is written whole after every change, so that a killed campaign goes on from its last launch. One
 process writes at a time (the lock of `store.lock`); a campaign that says "running" while nobody holds its lock was
-killed, and reads as aborted. `logs/` is not kept in git.
+killed, and reads as aborted. `logs/` says itself that git shall not keep it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ import msgspec
 
 from dsv4bench.errors import BenchError, StoreError
 from dsv4bench.host.redact import redact
-from dsv4bench.records.campaign import Campaign, CampaignStatus, LaunchNote
+from dsv4bench.records.campaign import Campaign, CampaignEntry, CampaignStatus, LaunchNote, LaunchStatus
 from dsv4bench.records.codec import decode, encode
 from dsv4bench.store import files
+from dsv4bench.store import lock as locks
 from dsv4bench.store.lock import Lock, held
 from dsv4bench.store.naming import iso, slug, utc_now
 
+MIN_PREFIX = 4
 CAMPAIGN, SCENARIO, LOGS = "campaign.json", "scenario.yaml", "logs"
 KILLED = "killed: it says running, and no process holds its lock"
 UNFINISHED = (CampaignStatus.ABORTED, CampaignStatus.PAUSED, CampaignStatus.PARTIAL)
@@ -60,8 +62,7 @@ class CampaignDir:
         try:
             files.write_whole(path / SCENARIO, scenario.encode())
             new._save(campaign)
-            with files.failing_as("create", new.logs):
-                new.logs.mkdir(exist_ok=True)
+            new._make_logs()
         except StoreError:
             new.close()
             for left in (path / SCENARIO, path / CAMPAIGN):
@@ -79,8 +80,7 @@ class CampaignDir:
             resumed = cls(path, _read(path), lock)
             for leftover in path.glob(f".*{files.TEMPORARY}"):
                 leftover.unlink(missing_ok=True)
-            with files.failing_as("create", resumed.logs):
-                resumed.logs.mkdir(exist_ok=True)
+            resumed._make_logs()
         except BaseException:
             lock.release()
             raise
@@ -121,6 +121,11 @@ class CampaignDir:
         if new:
             self.update(notes=[*self.campaign.notes, *new])
 
+    def stem(self, config: str) -> str:
+        """A configuration's name in the names of files: its slug, with a hash where another one's is the same."""
+        alike = [c for c in self.campaign.configs if c != config and slug(c).lower() == slug(config).lower()]
+        return f"{slug(config)}-{sha256_of(config)[:6]}" if alike else slug(config)
+
     def write_outputs(self, config: str, raw: bytes) -> None:
         """The greedy outputs of a configuration."""
         files.write_whole(self._outputs(config), raw)
@@ -142,8 +147,13 @@ class CampaignDir:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def _make_logs(self) -> None:
+        with files.failing_as("create", self.logs):
+            self.logs.mkdir(exist_ok=True)
+        files.write_whole(self.logs / ".gitignore", b"*\n")
+
     def _outputs(self, config: str) -> Path:
-        return self.path / f"outputs-{slug(config)}.json"
+        return self.path / f"outputs-{self.stem(config)}.json"
 
     def _save(self, campaign: Campaign) -> None:
         if self._lock is None:
@@ -180,6 +190,28 @@ def find(root: Path | str, name: str) -> Path | None:
     return None
 
 
+def named(root: Path | str, name: str) -> Path | None:
+    """As `find`, also for the beginning of an id, where nothing else in the folder begins so."""
+    found = find(root, name)
+    if found is not None or len(name) < MIN_PREFIX or "/" in name:
+        return found
+    with files.failing_as("read", Path(root)):
+        begins = [p for p in Path(root).glob("*/") if p.name.startswith(name)]
+    return begins[0] if len(begins) == 1 and is_campaign_run(begins[0]) else None
+
+
+def entry_of(c: Campaign) -> CampaignEntry:
+    """Its line in a list."""
+    return CampaignEntry(
+        id=c.id,
+        status=c.status,
+        configs=list(c.configs),
+        n_complete=sum(n.status is LaunchStatus.COMPLETE for n in c.launches),
+        n_launches=len(c.launches),
+        started_utc=c.started_utc,
+    )
+
+
 def list_all(root: Path | str, warnings: list[str]) -> list[CampaignDir]:
     """Every campaign, oldest first; one that cannot be read is left out and added to `warnings`."""
     found = []
@@ -191,6 +223,18 @@ def list_all(root: Path | str, warnings: list[str]) -> list[CampaignDir]:
         except BenchError as e:
             warnings.append(f"left out: {e.message}")
     return sorted(found, key=lambda d: (d.campaign.started_utc, d.id))
+
+
+def others_running(root: Path | str, own: str) -> list[tuple[str, int]]:
+    """The campaigns that other processes of this machine are running here: id and process."""
+    found = []
+    for path in sorted(Path(root).glob(f"*/{locks.NAME}")):
+        holder = locks.read(path)
+        if path.parent.name == own or holder is None or not is_campaign_run(path.parent):
+            continue
+        if locks.liveness(holder) == "alive":
+            found.append((path.parent.name, holder.pid))
+    return found
 
 
 def newest(found: list[CampaignDir], wanted: Callable[[Campaign], bool]) -> CampaignDir | None:

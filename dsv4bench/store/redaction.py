@@ -7,13 +7,13 @@ fields do not, for their names (`output_tokens`) look like secrets to it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from dsv4bench.host.redact import redact
+from dsv4bench.host.redact import hide_values, redact
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.experiment import Experiment
 from dsv4bench.records.request import RequestRecord
@@ -53,15 +53,18 @@ def clean_request(record: RequestRecord) -> RequestRecord:
     return msgspec.structs.replace(record, error=redact(record.error), error_text=redact(record.error_text))
 
 
-def clean_log(path: Path) -> None:
-    """Rewrite a log without secrets, by whole lines; a log without any is left untouched."""
+def clean_log(path: Path, known: Sequence[str] = ()) -> None:
+    """Rewrite a log without secrets, by whole lines; a log without any is left untouched.
+
+    `known`: values that are hidden wherever they stand. Raises StoreError, and leaves the log as it was.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}{files.TEMPORARY}")
     with files.failing_as("clean", path):
         try:
             changed = False
             with path.open("rb") as source, temporary.open("xb") as target:
                 for block in _blocks(source):
-                    clean = _clean_text(block)
+                    clean = _clean_text(block, known)
                     changed = changed or clean != block
                     target.write(clean)
             if changed:
@@ -76,6 +79,6 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
         yield block + source.readline()
 
 
-def _clean_text(block: bytes) -> bytes:
-    text: Any = redact(block.decode("utf-8", "surrogateescape"))
+def _clean_text(block: bytes, known: Sequence[str]) -> bytes:
+    text: Any = redact(hide_values(block.decode("utf-8", "surrogateescape"), known))
     return str(text).encode("utf-8", "surrogateescape")

@@ -79,11 +79,18 @@ def test_a_dry_run_shows_the_launches_and_starts_none(call: Call, tmp_path: Path
     done = call("campaign", "lab.yaml", "--dry-run")
     assert done.code == 0
     assert "block 1: baseline · both" in done.out and "block 2: both · baseline" in done.out
-    assert "2 blocks: paired verdicts (grade E2) need 4" in done.out and "time: about 5 min" in done.out
+    assert "2 blocks: paired verdicts (grade E2) need 4" in done.out and "time: at least 5 min" in done.out
+    assert "4 launches, a seed drawn at start" in done.out
     assert not (tmp_path / "results").exists()
     document = json.loads(call("campaign", "lab.yaml", "--dry-run", "--json").out)
     assert [n["config"] for n in document["plan"]["launches"]] == ["baseline", "both", "both", "baseline"]
     msgspec.convert(document, CampaignDocument)
+
+
+def test_a_dry_run_names_the_seed_that_will_be_used(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(SCENARIO + "workload: {seed: 1234}\n")
+    assert "4 launches, seed 1234" in call("campaign", "lab.yaml", "--dry-run").out
+    assert json.loads(call("campaign", "lab.yaml", "--dry-run", "--json").out)["plan"]["seed"] == 1234
 
 
 def test_options_reach_the_run(call: Call, asked: dict[str, Any]) -> None:

@@ -210,3 +210,39 @@ def test_a_small_throttle_does_not_explain_a_large_fall() -> None:
     found = told(cells)
     assert found.name == "not determined"
     assert any(e.startswith("power or thermal throttle: SM clock 2400 -> 2300 MHz") for e in found.excluded)
+
+
+def queued(**fields: Any) -> list[Cell]:
+    """The server ran 10.8 of 16 and 2.5 waited; its decode steps were interrupted."""
+    known = {"server_running_mean": 10.8, "server_waiting_mean": 2.5, "icl_p99_s": 15.6 * 0.1, "icl_p50_s": 0.1}
+    return changed(Server().cells((1, 2, 4, 8, 16)), 16, **{**known, **fields})
+
+
+def test_a_queue_below_the_told_limit_is_no_admission_cap() -> None:
+    found = told(queued(), 8, 16, max_running=64)
+    assert found.name == "prefill cannot keep up"
+    said = "2.5 of 16 requests waited, though max_running = 64 lets all 16 run; ICL p99/p50 = 15.6"
+    assert found.evidence[0].startswith(said)
+    assert any(
+        e.startswith("admission cap: the server ran 10.8 of 16 and 2.5 waited, though") for e in found.excluded
+    )
+
+
+@pytest.mark.parametrize(
+    "server", [{}, {"max_running": 12}, {"max_running": True}, {"max_num_seqs": 12, "max_batch_size": 64}]
+)
+def test_the_same_queue_without_a_told_limit_above_it_is_an_admission_cap(server: dict[str, Any]) -> None:
+    assert told(queued(), 8, 16, **server).name == "admission cap"
+
+
+def test_a_full_kv_pool_caps_below_the_told_limit() -> None:
+    found = told(queued(kv_usage_max_frac=0.99), 8, 16, **{"--max-num-seqs": 64})
+    assert found.name == "admission cap" and "its KV pool was 99% full" in found.evidence[0]
+
+
+@pytest.mark.parametrize("fields", [{"kv_usage_max_frac": None}, {"icl_p99_s": 0.15}, {"icl_p99_s": None}])
+def test_a_queue_with_room_that_nothing_explains_is_not_determined(fields: dict[str, Any]) -> None:
+    """TPOT grows in proportion, too: a queue that is not explained does not become a slow kernel."""
+    found = told(queued(**fields), 8, 16, max_num_seqs=16)
+    assert found.name == "not determined"
+    assert any("max_num_seqs = 16 lets all 16 run" in e for e in found.evidence)

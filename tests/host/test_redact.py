@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv4bench.host.redact import HIDDEN, is_secret_name, redact, redact_text
+from dsv4bench.host.redact import HIDDEN, hide_values, is_secret_name, redact, redact_text, secret_values
 
 SECRET = "s3cr3tvalue"
 
@@ -138,3 +138,63 @@ def test_any_json_keeps_its_shape_and_its_input(value: Any) -> None:
     assert value == before
     assert redact(clean) == clean
     assert isinstance(clean, type(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"argv: ['serve', '--api-key', '{SECRET}', '--port', '8000']",
+        f'argv: ["serve", "--api-key", "{SECRET}", "--port", "8000"]',
+        f"['--api-key','first-one','{SECRET}', '--port', '8000']",
+        f'{{"msg": "argv [\\"--api_key\\", \\"{SECRET}\\", \\"--port\\", \\"8000\\"]"}}',
+        f"'--hf-token',\n '{SECRET}', '--port', '8000'",
+        f"Namespace(api_key='{SECRET}', port=8000)",
+        f"Namespace(port=8000, api_key=['{SECRET}'])",
+    ],
+)
+def test_a_command_that_is_printed_as_a_list(text: str) -> None:
+    clean = redact_text(text)
+    assert SECRET not in clean and "first-one" not in clean
+    assert HIDDEN in clean and "8000" in clean
+    assert redact_text(clean) == clean
+
+
+def test_a_list_keeps_what_follows_other_flags() -> None:
+    text = "['--api-key', '--port', '8000', '--max-tokens', '64', '--tokenizer', 'org/model']"
+    assert redact_text(text) == text
+
+
+def test_known_values_are_those_of_secret_flags_headers_and_variables() -> None:
+    command = [
+        *("serve", "--api-key", "first-key", "second-key", "--port", "123456", "--hf-token=in-a-pair"),
+        *("--header", "Authorization: Bearer of-a-header"),
+        *("sh", "-c", "X_API_KEY=of-the-shell run --api-key 'a b c d'"),
+        *("--admin-api-key", "short", "--max-tokens", "100000"),
+    ]
+    env = {"MY_TOKEN": "of-the-environment", "MAX_TOKENS": "4096000", "MODE": "production", "A_SECRET": "${OTHER}"}
+    values = secret_values(command, env)
+    wanted = {"first-key", "second-key", "in-a-pair", "of-a-header", "of-the-shell", "a b c d", "of-the-environment"}
+    assert wanted <= set(values)
+    assert [len(v) for v in values] == sorted(map(len, values), reverse=True)  # one that holds another goes first
+    plain = ["123456", "production", "short", "100000", "4096000"]
+    text = " | ".join([*wanted, *plain])
+    assert hide_values(text, values) == " | ".join([HIDDEN] * len(wanted) + plain)
+
+
+def test_a_known_value_is_found_as_json_spells_it() -> None:
+    assert hide_values(r'{"k": "a\"quoted\\one"}', ['a"quoted\\one']) == f'{{"k": "{HIDDEN}"}}'
+
+
+def test_a_placeholder_is_no_secret() -> None:
+    for text in (
+        "HF_TOKEN=${MYKEY} serve",
+        "serve --api-key ${MYKEY} --port 1",
+        "serve --api-key=${MYKEY}",
+        "api_key: '${MYKEY}'",
+        'export API_KEY="${MYKEY}"',
+    ):
+        assert redact_text(text) == text
+    whole = {"env": {"HF_TOKEN": "${MYKEY}"}, "command": ["serve", "--api-key", "${MYKEY}"]}
+    assert redact(whole) == whole
+    assert redact_text("HF_TOKEN=${MYKEY:-s3cr3tvalue} serve") == f"HF_TOKEN={HIDDEN} serve"
+    assert redact({"HF_TOKEN": "${A}s3cr3tvalue"}) == {"HF_TOKEN": HIDDEN}

@@ -44,7 +44,7 @@ def test_every_line_with_a_number_names_its_source() -> None:
 def test_the_bottom_line_is_five_lines_at_most() -> None:
     body = rendered(DOCUMENT, DOCUMENT, DOCUMENT)["bottom-line"]
     assert len(body.split("\n")) == 5
-    assert "At C=16 B gives the most, 23.6 tok/s, +1.7 % vs baseline (23.2)." in body
+    assert "At C=16 B gives the most, 23.6 tok/s, +1.7 % vs baseline (23.2; no verdict, E0)." in body
     assert "at most 258 tok/s at C=16; the target is 1000" in body
 
 
@@ -96,8 +96,24 @@ def test_predicted_beside_measured() -> None:
         hit=True,
     )
     body = rendered(ledger=[(p, m), (msgspec.structs.replace(p, id="p0a0c"), None)])["predictions"]
-    assert "+22.0 % to +50.0 % vs baseline | +40.0 % vs baseline | hit | [p0a0b] [v:beef] |" in body
-    assert "not yet | open | [p0a0c] |" in body and "1 of 1 hit; 1 open." in body
+    assert "+22.0 % to +50.0 % vs baseline | +40.0 % vs baseline | hit (E2, no interval) | [p0a0b] [v:beef] |" in body
+    assert "not yet | open | [p0a0c] |" in body and "1 of 1 hit (grade E2); 1 open." in body
+    single = msgspec.structs.replace(m, grade="E0", hit=False, note="bundled: of all its levers together")
+    got = rendered(ledger=[(p, m), (p, single)])
+    assert "1 of 2 measured predictions lie in their interval (1 E0, 1 E2; E0: single" in got["bottom-line"]
+    assert "miss (E0, no interval); bundled: of all its levers together | [p0a0b]" in got["predictions"]
+    alone = rendered(ledger=[(p, single)])["bottom-line"]
+    assert "0 of 1 measured predictions lie in their interval (grade E0: single launches, no interval)." in alone
+    sure = msgspec.structs.replace(m, ci_ratio=(1.3, 1.5))
+    assert "| hit (E2) |" in rendered(ledger=[(p, sure)])["predictions"]
+
+
+def test_the_best_figure_carries_its_verdict_and_grade() -> None:
+    proven = [msgspec.structs.replace(v, verdict=Verdict.GAIN, grade=Grade.E2) for v in DOCUMENT.cells]
+    body = rendered(msgspec.structs.replace(DOCUMENT, cells=proven))["bottom-line"]
+    assert "+1.7 % vs baseline (23.2; GAIN, E2)." in body
+    body = rendered(msgspec.structs.replace(DOCUMENT, cells=[]))["bottom-line"]
+    assert "+1.7 % vs baseline (23.2; not compared, no verdict)." in body
 
 
 def test_foreign_text_cannot_break_out() -> None:

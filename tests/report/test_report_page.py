@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ import report_inputs as inputs
 
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.cell import Cell
-from dsv4bench.records.verdict import Mechanism, ScalingLaw
+from dsv4bench.records.verdict import Grade, Mechanism, ScalingLaw, Verdict
 from dsv4bench.report.campaign_markdown import markdown
 from dsv4bench.report.page import html, kernels, latency, levels, pareto, sections, theme, throughput
 from dsv4bench.report.page.blocks import Figure, Fold, Lines, Section, Table
@@ -88,7 +89,8 @@ def seen(page: str) -> Seen:
 def test_the_bottom_line_says_the_best_the_verdicts_the_target_and_the_bad_news() -> None:
     said = section(inputs.whole(), "bottom-line")
     best = inputs.tok_s("mtp", 32, 1.004)
-    assert any(f"mtp gives {best:.2f} output tok/s" in s and "vs baseline" in s for s in said)
+    first = next(s for s in said if f"mtp gives {best:.2f} output tok/s" in s and "vs baseline" in s)
+    assert first.endswith("; not compared, no verdict).")  # no verdict was made at C=32
     assert "fp8-cfg vs baseline, throughput: GAIN [E2] at C=1 (+3.9 %); UNRESOLVED [E2] at C=8 (+1.1 %)" in "\n".join(
         said
     )
@@ -99,6 +101,23 @@ def test_the_bottom_line_says_the_best_the_verdicts_the_target_and_the_bad_news(
     assert any("fp8_cfg of fp8-cfg was not in force" in s for s in said)
     assert "Greedy output differs from the baseline: mtp." in said
     assert "The campaign is partial (one launch failed twice). 7 launches planned: 6 complete, 1 failed." in said
+
+
+@pytest.mark.parametrize(
+    ("fields", "sure"),
+    [
+        ({"verdict": Verdict.GAIN, "grade": Grade.E2}, "GAIN [E2]"),
+        ({"verdict": None, "grade": Grade.E0}, "no verdict [E0]"),
+    ],
+)
+def test_the_best_figure_carries_its_verdict_and_grade(fields: dict[str, Any], sure: str) -> None:
+    r = inputs.whole()
+    assert r.verdict is not None
+    there = {"config": "mtp", "versus": "baseline", "versus_name": "baseline", "concurrency": 32}
+    own = next(v for v in r.verdict.cells if v.metric == "output_tok_s")
+    cells = [*r.verdict.cells, msgspec.structs.replace(own, **there, **fields)]
+    said = section(msgspec.structs.replace(r, verdict=msgspec.structs.replace(r.verdict, cells=cells)), "bottom-line")
+    assert next(s for s in said if "output tok/s" in s).endswith(f"; {sure}).")
 
 
 def test_the_bottom_line_names_the_mechanism_where_no_plateau_does() -> None:
@@ -349,6 +368,9 @@ def test_colours_can_be_read(t: theme.Theme) -> None:
     assert min(contrast(c, t.page) for c in t.configs) >= 3
     assert min(contrast(t.on_part, c) for c in (*t.parts, *t.grey_parts)) >= 4.5
     assert len(t.configs) == len(theme.SHAPES)
+    marks = [(t.configs[i % len(t.configs)], theme.ALL_SHAPES[i]) for i in range(len(theme.ALL_SHAPES))]
+    assert len(set(marks)) == len(marks) == 64  # in the ninth configuration the colour comes back, the shape does not
+    assert theme.vega_config(t)["range"]["symbol"] == list(theme.ALL_SHAPES)
 
 
 def contrast(a: str, b: str) -> float:

@@ -32,6 +32,7 @@ from dsv4bench.runs.campaign import CampaignResult, run_campaign
 from dsv4bench.runs.campaign_begin import CampaignOptions
 from dsv4bench.runs.campaign_profile import Profiled
 from dsv4bench.runs.options import SweepOptions
+from dsv4bench.runs.report import Written
 from dsv4bench.runs.sweep import SweepResult
 from dsv4bench.server.group import LaunchFailed
 from dsv4bench.server.readiness import Ready
@@ -76,6 +77,7 @@ class Lab:
         self.swept: list[SweepOptions] = []
         self.profiled: list[str] = []
         self.reports: list[str] = []
+        self.report_warnings: list[str] = []
         self.said: list[str] = []
         self._clock = itertools.count()
         for module, name, fake in (
@@ -86,7 +88,7 @@ class Lab:
             (campaign_measure, "profile_running", self._profile_running),
             (campaign_measure, "profile_launched", self._profile_launched),
             (campaign_checks.campaign_outputs, "outputs_of", self._outputs),
-            (campaign_end.report, "write_report", self._report),
+            (campaign_end.report, "build_report", self._report),
         ):
             monkeypatch.setattr(module, name, fake)
 
@@ -176,9 +178,10 @@ class Lab:
             repeats=True,
         )
 
-    def _report(self, root: Any, name: str) -> Path:
+    def _report(self, root: Any, name: str) -> Written:
         self.reports.append(name)
-        return Path(root) / name / "report.html"
+        folder = Path(root) / name
+        return Written(folder / "report.html", folder / "report.md", list(self.report_warnings))
 
 
 def _failure(reason: str) -> LaunchFailed:

@@ -103,6 +103,7 @@ def test_servers_are_launched_measured_checked_and_ended(tmp_path: Path, patient
         assert {x.block for x in cells} == {0} and {x.concurrency for x in cells} == {1, 2}
     assert result.conclusion is not None and result.conclusion.document is not None
     assert sorted(p.name for p in (tmp_path / "results" / c.id / "logs").iterdir()) == [
+        ".gitignore",
         "block0-baseline.log",
         "block0-fast.log",
     ]

@@ -213,7 +213,7 @@ def test_a_report_that_fails_loses_nothing(lab: Lab, monkeypatch: pytest.MonkeyP
     def broken(root: object, name: str) -> Path:
         raise ValueError("a drawing went wrong")
 
-    monkeypatch.setattr("dsv4bench.runs.campaign_end.report.write_report", broken)
+    monkeypatch.setattr("dsv4bench.runs.campaign_end.report.build_report", broken)
     result = lab.run(blocks=1)
     assert result.campaign is not None and result.campaign.status is CampaignStatus.COMPLETE
     assert result.conclusion is not None and result.conclusion.warnings == ["no report: a drawing went wrong"]

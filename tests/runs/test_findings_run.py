@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from campaign_samples import FOLDER, change_cell, compared, copied
+from store_samples import make_experiment
 from typer.testing import CliRunner
 
 from dsv4bench.errors import StoreError, UsageError
+from dsv4bench.records.verdict import InputNote
 from dsv4bench.runs.campaign_data import load_campaign
 from dsv4bench.runs.findings import check_findings, write_findings
 from dsv4bench.store import verdict_files
@@ -74,6 +77,33 @@ def test_nothing_compared_and_nothing_to_check(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file to check"):
         check_findings(str(tmp_path / "results"), str(tmp_path / "F.md"))
     assert not (tmp_path / "F.md").exists()
+
+
+def _of_experiment(root: Path, config: str) -> tuple[str, Path]:
+    """A stored comparison that names one stored experiment, and its run.json."""
+    with make_experiment(root, config, "sc") as experiment:
+        experiment.finish()
+    document = compared(load_campaign(FOLDER))
+    note = InputNote(name=config, source="dsv4bench", ids=[experiment.id], cells_sha256="ab" * 32)
+    written = verdict_files.write(root, msgspec.structs.replace(document, inputs=[note]), NOW)
+    assert written.id is not None
+    return written.id, experiment.path / "run.json"
+
+
+def test_a_damaged_experiment_leaves_its_comparison_out_and_is_named(tmp_path: Path) -> None:
+    root, file = tmp_path / "results", str(tmp_path / "F.md")
+    whole, (damaged, run_json) = stored(root), _of_experiment(root, "mine")
+    assert set(write_findings(str(root), file).verdicts) == {whole, damaged}
+    run_json.write_text('{"schema": "dsv4bench.experiment/1", "id"')
+    outcome = write_findings(str(root), file)
+    assert outcome.verdicts == [whole]
+    (warning,) = [w for w in outcome.warnings if damaged in w]
+    assert str(run_json) in warning and "left out" in warning
+    assert check_findings(str(root), file).problems == []
+    before = Path(file).read_text()
+    with pytest.raises(StoreError, match="no comparison can be shown") as refused:
+        write_findings(str(root), file, [damaged])
+    assert str(run_json) in refused.value.message and Path(file).read_text() == before
 
 
 def test_the_verb(tmp_path: Path) -> None:

@@ -91,6 +91,16 @@ def test_what_answers_no_prediction(tmp_path: Path, answer: VerdictDocument) -> 
     assert fill(str(tmp_path), answer) == []
 
 
+def test_levers_predicted_together_are_answered_together(tmp_path: Path) -> None:
+    made = predict(str(tmp_path), "mtp+nccl_ll", "B", 16, low=1.1, high=1.3, parent="A", now=BEFORE)
+    assert fill(str(tmp_path), document(levers=["mtp"])) == []
+    assert fill(str(tmp_path), document(levers=["mtp", "nccl_ll", "eagle"], bundled=True)) == []
+    (filled,) = fill(str(tmp_path), document(0.2, levers=["nccl_ll", "mtp"], bundled=True))
+    assert filled.prediction == made.id and filled.hit and filled.ratio == pytest.approx(1.2)
+    assert filled.note == "bundled: of all its levers together"
+    assert read_ledger(str(tmp_path))[0][0][1] == filled
+
+
 def test_an_unstored_comparison_fills_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="without an id"):
         fill(str(tmp_path), msgspec.structs.replace(document(), id=None))

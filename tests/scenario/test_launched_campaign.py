@@ -292,3 +292,23 @@ def test_what_is_no_file_is_no_campaign(tmp_path: Path) -> None:
     assert not is_launched(SCENARIOS / "campaign_2026" / "scenario.yaml")
     with pytest.raises(UsageError, match=r"none\.yaml: No such file"):
         read_launched(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("launch:", "lunch:", "c.yaml:5: .*unknown field `lunch`.*; did you mean launch?"),
+        ("concurrency:", "concurency:", "c.yaml:2: .*; did you mean concurrency?"),
+        ("name: c\n", "name: c\nprofile: {wiht: nsys}\n", "c.yaml:2: .*; did you mean with?"),
+    ],
+)
+def test_a_key_that_is_misspelt_is_guessed(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert re.search(said.replace("?", r"\?"), refusal(tmp_path, BASE.replace(old, new)).message)
+
+
+def test_a_sweep_s_scenario_is_sent_to_its_own_command(tmp_path: Path) -> None:
+    for name in ("decode.yaml", "chat_slo.yaml"):
+        text = (SCENARIOS / name).read_text(encoding="utf-8")
+        assert f"dsv4bench sweep --scenario {tmp_path / 'c.yaml'}" in refusal(tmp_path, text).message
+    for text in ("", "name: c\nconfigs: []\n"):
+        assert "dsv4bench sweep" not in refusal(tmp_path, text).message

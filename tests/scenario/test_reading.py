@@ -65,3 +65,18 @@ def test_keys_that_the_text_does_not_have() -> None:
 def _written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [("items:", "itens:", "items"), ("- name: b", "- nam: b", "name"), ("levels:\n", "level:\n", "levels")],
+)
+def test_a_key_that_is_nearly_one_is_named(tmp_path: Path, old: str, new: str, meant: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(GOOD.replace(old, new))
+    with pytest.raises(UsageError, match=rf"unknown field .*; did you mean {meant}\?"):
+        read_yaml(file, Kind, "")
+    file.write_text(GOOD.replace(old, new.replace(new.strip("- ").split(":")[0], "zzzz")))
+    with pytest.raises(UsageError) as refused:
+        read_yaml(file, Kind, "")
+    assert "zzzz" in refused.value.message and "did you mean" not in refused.value.message

@@ -8,6 +8,10 @@ import pytest
 from dsv4bench.server.crash import RULES, ended_how, likely_cause
 
 LINES = [
+    # a program that does not start at all
+    ("leash: cannot start /opt/vllm/bin/vllm: Exec format error", "another architecture"),
+    ("leash: cannot start /opt/model/README: Permission denied", "/opt/model/README may not be executed"),
+    ("error: serve needs torch\nhint: pip install 'dsv4bench[serve]'", "started: pip install 'dsv4bench[serve]'"),
     # a port
     ("[Errno 98] error while attempting to bind on address ('127.0.0.1', 8000): address already in use", "port"),
     ("OSError: [Errno 98] Address already in use", "choose another port"),
@@ -163,6 +167,14 @@ def test_without_a_known_line_the_exit_code_speaks(code: int, said: str) -> None
     assert cause is not None and said in cause
     line = "RuntimeError: No CUDA GPUs are available"
     assert likely_cause(line, code) == likely_cause(line, None)
+
+
+@pytest.mark.parametrize("why", ["Exec format error", "Permission denied"])
+def test_a_program_that_is_there_is_not_called_missing(why: str) -> None:
+    cause = likely_cause(f"leash: cannot start /opt/x: {why}\n", 127)
+    assert cause is not None and "not found" not in cause
+    missing = likely_cause("leash: cannot start x: No such file or directory\n", 127)
+    assert missing is not None and "not found" in missing
 
 
 def test_an_unknown_end_is_not_guessed_at() -> None:

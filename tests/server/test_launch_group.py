@@ -211,3 +211,20 @@ def test_a_group_needs_a_process() -> None:
     with pytest.raises(Exception, match="without a process"):
         launch_group([])
     assert Group([]).exited() is None
+
+
+def test_what_a_launch_was_given_in_secret_is_hidden_wherever_its_log_repeats_it(tmp_path: Path) -> None:
+    says = "print('args', sys.argv[1:]); print('bad key', sys.argv[2], os.environ['MY_TOKEN'])"
+    code = f"import os, sys; {says}; sys.exit(3)"
+    command = [sys.executable, "-c", code, "--api-key", "flagkey-GGGG7777"]
+    env = {"MY_TOKEN": "token-HHHH8888"}
+    given = Part("server", command, env, f"http://127.0.0.1:{free_port()}", None, tmp_path / "server.log")
+    with launch_group([given]) as group:
+        for _ in range(500):
+            if group.exited():
+                break
+            time.sleep(0.02)
+        error = group.failure("the key flagkey-GGGG7777 was refused")
+        texts = (error.reason, error.message, error.hint or "", error.log_tail, group.log_text())
+    assert "bad key *** ***" in error.log_tail and error.reason == "the key *** was refused"
+    assert not any(secret in text for text in texts for secret in ("flagkey-GGGG7777", "token-HHHH8888"))

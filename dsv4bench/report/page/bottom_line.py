@@ -51,10 +51,19 @@ def _best(r: ReportInput) -> list[str]:
     if len(means) > 1:
         said += ", the most of " + str(len(means)) + " configurations"
     if base in means and base != best:
-        said += f": {percent(means[best] / means[base] - 1)} vs {base} ({figure(means[base])})"
+        change = f"{percent(means[best] / means[base] - 1)} vs {base}"
+        said += f": {change} ({figure(means[base])}; {_how_sure(r, best, base, place)})"
     elif base == best and len(means) > 1:
         said += ": no configuration gives more than the baseline"
     return [f"{said}."]
+
+
+def _how_sure(r: ReportInput, config: str, base: str, place: levels.Place) -> str:
+    """The verdict on this change in throughput, with its grade."""
+    wanted = ("output_tok_s", config, base, *place)
+    found = distinct(r.verdict) if r.verdict is not None else []
+    own = [v for v in found if (v.metric, v.config, v.versus_name, v.concurrency, v.isl) == wanted]
+    return _word(own[0]) if own else "not compared, no verdict"
 
 
 def _verdicts(r: ReportInput) -> list[str]:
@@ -94,7 +103,7 @@ def _ceiling(r: ReportInput) -> list[str]:
 
 
 def _mechanism(r: ReportInput) -> list[str]:
-    """Why a configuration stops growing, with the first observation that tells it, where no plateau says it already."""
+    """Why a configuration stops growing, with the first observation that tells it, where no plateau says it."""
     scaling = r.verdict.scaling if r.verdict is not None else None
     return [
         f"{law.config} stops growing: {m.name} ({m.evidence[0]})."

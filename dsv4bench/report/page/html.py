@@ -73,7 +73,7 @@ def page(r: ReportInput) -> str:
         library=Markup(library),
         script=Markup(own),
         charts=Markup(charts_json(figures)),
-        shapes=theme.SHAPES,
+        shapes=theme.ALL_SHAPES,
         glyphs=GLYPHS,
         n_configs=len(theme.LIGHT.configs),
         version=__version__,

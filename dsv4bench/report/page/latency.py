@@ -62,7 +62,7 @@ def _block(r: ReportInput, metric: str) -> Block:
         id=f"latency-{metric}",
         title=f"{title}, request by request",
         see=f"Each strip is the distribution of {what}; its height is the share of requests, ticks are the p50 of "
-        f"each launch. Two humps are two kinds of requests. Logarithmic axis.{beyond}",
+        f"each launch. Two humps may be two kinds of requests. Logarithmic axis.{beyond}",
         rows=rows,
         draw=draw,
         table=_table(strips, metric, title),

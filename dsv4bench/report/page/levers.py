@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dsv4bench.records.campaign import LeverLive, Live, OutputParity, ReportInput
+from dsv4bench.records.verdict import LeverStatus
 from dsv4bench.report.compare import lever_lines, speculation_lines
 from dsv4bench.report.markdown import DASH
 from dsv4bench.report.page.blocks import Block, Lines, Table, missing
@@ -35,10 +36,16 @@ def parity_blocks(r: ReportInput) -> list[Block]:
 def not_live(r: ReportInput) -> list[str]:
     """Levers that were seen not to be in force, a line each."""
     live = r.campaign.live if r.campaign is not None else []
+    dead = [one for one in live if one.state is Live.NOT_LIVE]
+    seen = {one.config for one in dead}
+    judged = r.verdict.levers if r.verdict is not None else []
     return [
         f"Lever {one.lever} of {one.config} was not in force: {_wrong(one)}. Its figures say nothing about it."
-        for one in live
-        if one.state is Live.NOT_LIVE
+        for one in dead
+    ] + [
+        f"Lever {' + '.join(one.levers)} has no verdict: {'; '.join(one.notes)}."
+        for one in judged
+        if one.status is LeverStatus.NOT_LIVE and one.config not in seen
     ]
 
 

@@ -67,6 +67,7 @@ def sections(r: ReportInput) -> list[Section]:
 
 def _notes(r: ReportInput) -> list[Block]:
     lines = [f"could not be read: {w}" for w in r.warnings]
+    lines += r.cautions
     lines += r.campaign.notes if r.campaign is not None else []
     lines += r.verdict.notes if r.verdict is not None else []
     lines += [f"{d.experiment.config}: {n}" for d in r.experiments for n in d.experiment.server.notes]

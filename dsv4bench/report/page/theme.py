@@ -11,6 +11,8 @@ from typing import Any
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif'
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+# where the colours begin again, the shapes begin one later, so that colour and shape together tell 64 apart
+ALL_SHAPES = tuple(SHAPES[(i + i // len(SHAPES)) % len(SHAPES)] for i in range(len(SHAPES) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def vega_config(t: Theme) -> dict[str, Any]:
         "range": {
             "category": list(t.configs),
             "ordinal": [*t.parts, *t.grey_parts],
-            "symbol": list(SHAPES),
+            "symbol": list(ALL_SHAPES),
         },
         "style": {"on-part": {"color": t.on_part}, "soft": {"color": t.soft}, "ink": {"color": t.ink}},
     }
