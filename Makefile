@@ -20,12 +20,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: install
 	$(BIN)/dsv4bench campaign scenarios/embedded-cpu.yaml --out results/.demo --findings results/.demo/PROFILE_FINDINGS.md
 
-# Kernels are interpreted and compiled on all cores; the rest, with its sockets and clocks, runs alone. Both always run.
-COMPUTE := tests/kernels $(wildcard tests/engine/test_cuda_*.py)
+# What only computes runs on all cores; what waits for servers and profilers of its own, two files at a time; what
+# measures with clocks and sockets, alone. All three always run.
+COMPUTE := tests/kernels tests/attribution tests/compare tests/records tests/report tests/scenario tests/trace \
+	$(wildcard tests/engine/test_cuda_*.py) tests/cli/test_cli_kernels.py
+WAITING := tests/runs tests/capture tests/cli tests/engine tests/server tests/store
 
 test: install
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile $(COMPUTE); compute=$$?; \
-	$(BIN)/python -m pytest $(COMPUTE:%=--ignore=%) && exit $$compute
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(WAITING) $(COMPUTE:%=--ignore=%); waiting=$$?; \
+	$(BIN)/python -m pytest $(COMPUTE:%=--ignore=%) $(WAITING:%=--ignore=%) && exit $$((compute + waiting))
 
 lint: install
 	$(BIN)/ruff check .
