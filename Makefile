@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: install
 	$(BIN)/dsv4bench campaign scenarios/embedded-cpu.yaml --out results/.demo --findings results/.demo/PROFILE_FINDINGS.md
 
-# What only computes runs on all cores; what waits for servers and profilers of its own, two files at a time; what
+# What only computes runs on all cores; what waits for servers and profilers of its own, four files at a time; what
 # measures with clocks and sockets, alone. All three always run.
 COMPUTE := tests/kernels tests/attribution tests/compare tests/records tests/report tests/scenario tests/trace \
 	$(wildcard tests/engine/test_cuda_*.py) tests/cli/test_cli_kernels.py
@@ -28,7 +28,7 @@ WAITING := tests/runs tests/capture tests/cli tests/engine tests/server tests/st
 
 test: install
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile $(COMPUTE); compute=$$?; \
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(WAITING) $(COMPUTE:%=--ignore=%); waiting=$$?; \
+	$(BIN)/python -m pytest --numprocesses=4 --dist=loadfile $(WAITING) $(COMPUTE:%=--ignore=%); waiting=$$?; \
 	$(BIN)/python -m pytest $(COMPUTE:%=--ignore=%) $(WAITING:%=--ignore=%) && exit $$((compute + waiting))
 
 lint: install
