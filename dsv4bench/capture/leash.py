@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from dsv4bench.host.process import die_with_parent
+from dsv4bench.host.process import die_with_parent, stat_cells
 
 ASK_S = 14.0  # for a server to end by itself; less than the 20 s after which `Launched.stop` takes the leash itself
 _INSIST_S = 4.0  # nsys has told the server; what is still there then is told again, and its agent for the first time
@@ -118,12 +118,9 @@ def descendants() -> set[int]:
 
 
 def _parent(entry: Path) -> int | None:
-    """Of a process that is no zombie: field 4 of its stat, whose field 2 is a name that may hold anything."""
-    try:
-        state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-    except (OSError, ValueError):
-        return None
-    return None if state == "Z" else int(parent)
+    """Of a process that is no zombie."""
+    cells = stat_cells(entry) or []
+    return int(cells[1]) if len(cells) > 1 and cells[0] != "Z" else None
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dsv4bench.records.workload import Slo
-
-_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def integers(text: str | None, option: str) -> list[int] | None:
@@ -39,14 +36,9 @@ def numbers(text: str | None, option: str) -> list[float] | None:
 
 def seconds(text: str | float | None, option: str) -> float | None:
     """`90`, `90s`, `1.5m`, `50ms`: seconds. Raises UsageError."""
-    from dsv4bench.errors import UsageError
+    from dsv4bench.scenario import durations
 
-    if text is None:
-        return None
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", str(text).lower())
-    if found is None or found.group(2) not in _UNITS_S:
-        raise UsageError(f"{option} {text}: not a duration", "for instance 60, 90s, 2m, 50ms")
-    return float(found.group(1)) * _UNITS_S[found.group(2)]
+    return None if text is None else durations.seconds(text, option)
 
 
 def slo(text: str | None) -> Slo | None:
@@ -66,15 +58,9 @@ def slo(text: str | None) -> Slo | None:
 
 def slo_from(limits: Mapping[str, str | float | None], where: str = "--slo") -> Slo:
     """Limits by name. Raises UsageError."""
-    from dsv4bench.errors import UsageError
-    from dsv4bench.records.workload import Slo
+    from dsv4bench.scenario import durations
 
-    known = {"ttft", "tpot", "e2e"}
-    for name in limits:
-        if name not in known:
-            raise UsageError(f"{where} {name}: not a limit", "limits are ttft, tpot and e2e, e.g. ttft=2s,tpot=50ms")
-    values = {f"{name}_s": seconds(value, f"{where} {name}") for name, value in limits.items()}
-    return Slo(**values)
+    return durations.slo_of(limits, where)
 
 
 def _pair(part: str) -> tuple[str, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dsv4bench.host.listening import PROC
+from dsv4bench.host.listening import PROC, environment_of
+from dsv4bench.host.process import stat_cells
 
 
 def variables_of(pid: int, names: Sequence[str], proc: Path = PROC) -> dict[str, str | None] | None:
@@ -18,28 +19,19 @@ def variables_of(pid: int, names: Sequence[str], proc: Path = PROC) -> dict[str,
     None as a value: set nowhere that could be read, and some descendant could not be. None: the process itself
     cannot be read (another user's, gone, or not Linux).
     """
-    own = _environment(proc / str(pid), names)
+    own = environment_of(proc / str(pid), names)
     if own is None:
         return None
     found: dict[str, str | None] = {**own}
     hidden = False
     if len(found) < len(names):
         for child in _descendants(pid, proc):
-            inner = _environment(proc / str(child), names)
+            inner = environment_of(proc / str(child), names)
             hidden = hidden or inner is None
             found = {**(inner or {}), **found}
     if hidden:
         found |= {name: None for name in names if name not in found}
     return found
-
-
-def _environment(folder: Path, names: Sequence[str]) -> dict[str, str] | None:
-    try:
-        raw = (folder / "environ").read_bytes()
-    except OSError:
-        return None
-    pairs = (part.decode(errors="replace").partition("=") for part in raw.split(b"\0") if b"=" in part)
-    return {name: value for name, _, value in pairs if name in names}
 
 
 def _descendants(pid: int, proc: Path) -> Iterator[int]:
@@ -55,7 +47,5 @@ def _descendants(pid: int, proc: Path) -> Iterator[int]:
 
 
 def _parent(folder: Path) -> int | None:
-    try:  # "pid (name, with any characters) state ppid …"
-        return int((folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+    cells = stat_cells(folder) or []
+    return int(cells[1]) if len(cells) > 1 else None

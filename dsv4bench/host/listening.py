@@ -65,22 +65,30 @@ def _sockets(folder: Path) -> Iterator[str]:
 
 
 def _process(folder: Path, variables: Sequence[str]) -> Listening:
-    told = _words(folder / "environ")
-    pairs = dict(word.split("=", 1) for word in told if "=" in word)
     return Listening(
         pid=int(folder.name),
-        command=_words(folder / "cmdline"),
-        environment={name: pairs[name] for name in variables if name in pairs},
+        command=_words(folder / "cmdline") or [],
+        environment=environment_of(folder, variables) or {},
         folder=_link(folder / "cwd"),
         own_root=_link(folder / "ns" / "mnt") in (None, _link(folder.parent / "self" / "ns" / "mnt")),
     )
 
 
-def _words(path: Path) -> list[str]:
+def environment_of(folder: Path, names: Sequence[str]) -> dict[str, str] | None:
+    """Those of the variables that `/proc/<pid>` was started with; None where its environment cannot be read."""
+    words = _words(folder / "environ")
+    if words is None:
+        return None
+    pairs = dict(word.split("=", 1) for word in words if "=" in word)
+    return {name: pairs[name] for name in names if name in pairs}
+
+
+def _words(path: Path) -> list[str] | None:
+    """None where it cannot be read."""
     try:
         return [part.decode(errors="replace") for part in path.read_bytes().split(b"\0") if part]
     except OSError:
-        return []
+        return None
 
 
 def _link(path: Path) -> str | None:

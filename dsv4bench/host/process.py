@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from dsv4bench.errors import UsageError
 
@@ -72,3 +73,11 @@ def kill_group(group_id: int, sig: signal.Signals) -> bool:
     except (ProcessLookupError, PermissionError):  # macOS answers EPERM for a group of zombies
         return False
     return True
+
+
+def stat_cells(folder: Path) -> list[str] | None:
+    """Linux: the cells of `/proc/<pid>`'s stat behind the name (which may hold anything): state, parent, … ."""
+    try:
+        return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None

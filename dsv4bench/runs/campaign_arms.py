@@ -23,7 +23,7 @@ from dsv4bench.records.goal import Goal, PlanItem
 from dsv4bench.records.shares import SharesDocument
 from dsv4bench.runs.campaign_data import CampaignData
 from dsv4bench.runs.experiment_arm import arm_of
-from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
+from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 from dsv4bench.scenario.reading import read_yaml
 from dsv4bench.store import breakdowns
 from dsv4bench.store.campaigns import CampaignDir
@@ -91,10 +91,9 @@ def _changes_nothing(new: Arm, parent: Arm | None, spec: LaunchedCampaign) -> st
 
 def _start(spec: LaunchedCampaign, config: ConfigSpec) -> dict[str, tuple[list[str], dict[str, str]]]:
     """Role -> command and environment, as the scenario has them; ports, which may differ, left out."""
-    default = RoleSpec(launch=config.launch or " ", port=spec.server.port if config.port is None else config.port)
-    roles: dict[str, RoleSpec] = {str(role): r for role, r in config.roles.items()} or {"server": default}
-    ports = {str(r.port) for r in roles.values() if r.port}
-    return {role: (_portless(r.launch, ports), {**spec.env, **config.env, **r.env}) for role, r in roles.items()}
+    processes = spec.processes(config)
+    ports = {str(p.port) for p in processes.values() if p.port}
+    return {role: (_portless(p.launch, ports), p.env) for role, p in processes.items()}
 
 
 def _portless(launch: str, ports: Collection[str]) -> list[str]:

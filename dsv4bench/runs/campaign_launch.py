@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from dsv4bench.capture.leash import OVER_S, leashed
 from dsv4bench.errors import StoreError
 from dsv4bench.host.redact import redact, secret_values
 from dsv4bench.records.progress import MessageCallback
-from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign, RoleSpec
+from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 from dsv4bench.scenario.launched_reading import command_of
 from dsv4bench.scenario.launched_text import fill
 from dsv4bench.server.group import Group, Part, launch_group, secrets_of
@@ -26,7 +26,6 @@ from dsv4bench.server.launch import free_port
 from dsv4bench.server.readiness import Ready, wait_generating
 from dsv4bench.store.redaction import clean_log
 
-SERVER = "server"
 _SLACK_S = 2.0  # for a leash to be seen to have ended
 
 
@@ -59,7 +58,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem: str) -> Planned:
     """Ports drawn, placeholders filled."""
-    roles: dict[str, RoleSpec] = {str(role): r for role, r in config.roles.items()} or {SERVER: _single(spec, config)}
+    roles = spec.processes(config)
     ports = {role: r.port or free_port() for role, r in roles.items()}
     urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
     shared: dict[str, str | int] = {"python": sys.executable}
@@ -75,7 +74,7 @@ def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem:
                 role=role,
                 command=leashed(commands[role], ask_s=spec.server.stop_timeout_s),
                 program=commands[role],
-                env=_environment(spec, config, r, values),
+                env={key: fill(text, values) for key, text in r.env.items()},
                 url=urls[role],
                 health=r.health or spec.server.health,
                 log_path=logs / f"{name}.log",
@@ -118,23 +117,11 @@ def scenario_secrets(spec: LaunchedCampaign) -> list[str]:
     """The secret values of all its commands and environments, longest first."""
     found: set[str] = set()
     for config in spec.configs:
-        for role in config.roles.values() or (_single(spec, config),):
-            found.update(secret_values(command_of(role.launch, {}), {**spec.env, **config.env, **role.env}))
+        for process in spec.processes(config).values():
+            found.update(secret_values(command_of(process.launch, {}), process.env))
     return sorted(found, key=lambda v: (-len(v), v))
 
 
 def shown(p: Planned) -> str:
     """The command that gets the load, as a user would type it, without secrets."""
     return shlex.join(redact(p.commands[p.front]))
-
-
-def _single(spec: LaunchedCampaign, config: ConfigSpec) -> RoleSpec:
-    assert config.launch is not None, "a configuration has a command or roles"
-    port = spec.server.port if config.port is None else config.port
-    return RoleSpec(launch=config.launch, port=port, health=config.health)
-
-
-def _environment(
-    spec: LaunchedCampaign, config: ConfigSpec, role: RoleSpec, values: Mapping[str, str | int]
-) -> dict[str, str]:
-    return {name: fill(text, values) for name, text in {**spec.env, **config.env, **role.env}.items()}

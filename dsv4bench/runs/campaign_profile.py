@@ -23,7 +23,6 @@ from dsv4bench.runs.live_options import LiveOptions
 from dsv4bench.runs.profile import ProfileOptions
 from dsv4bench.runs.profile_live import run_profile_live
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
-from dsv4bench.store import breakdowns
 
 FLASH_NAME = "deepseek-v4-flash"
 
@@ -91,23 +90,12 @@ def _profiled(
     except BenchError as e:
         return Profiled(note=msgspec.structs.replace(note, error=e.message))
     document = found.profile.document
-    if not found.profile.stored:
-        _store_captures(o, document)
     note = msgspec.structs.replace(
         note,
         live_label=_live_label(document),
         error=found.error.message if found.error is not None else None,
     )
     return Profiled(note=note, document=document, interrupted=found.interrupted)
-
-
-def _store_captures(o: LiveOptions, document: BreakdownDocument) -> None:
-    """A sampled window has no trace to break down; what was sampled is kept all the same."""
-    for capture in document.captures:
-        if capture.activity is None or capture.role is not None:
-            continue
-        kept = BreakdownDocument(config=o.name, concurrency=capture.concurrency, isl=capture.isl, captures=[capture])
-        breakdowns.write(o.root, kept)
 
 
 def _live_label(document: BreakdownDocument) -> str | None:

@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from dsv4bench.host.process import need_files
-from dsv4bench.records.workload import Slo
 from dsv4bench.runs.options import SweepOptions, default_osl
-from dsv4bench.scenario.file import SloPart
+from dsv4bench.scenario.durations import slo_of
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
 
 RATE_FILES = 64  # sockets that request rates need at least, as `sweep` has it
-UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def base_options(spec: LaunchedCampaign) -> SweepOptions:
@@ -40,7 +38,7 @@ def base_options(spec: LaunchedCampaign) -> SweepOptions:
         "requests": at.requests,
         "duration_s": at.duration_s,
         "repeat": at.repeat,
-        "slo": _slo(at.slo),
+        "slo": slo_of(msgspec.structs.asdict(at.slo), "levels.slo") if at.slo is not None else None,
         "warmup": at.warmup,
     }
     return SweepOptions(
@@ -91,17 +89,3 @@ def seed_of(seed: int, block: int, config: str, attempt: int) -> int:
     """The seed of one launch, 31 bits of a hash of the campaign's own and of which launch it is."""
     digest = hashlib.sha256(f"{seed}/{block}/{config}/{attempt}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
-
-
-def _slo(part: SloPart | None) -> Slo | None:
-    if part is None:
-        return None
-    limits = {"ttft_s": part.ttft, "tpot_s": part.tpot, "e2e_s": part.e2e}
-    return Slo(**{name: _seconds(value) for name, value in limits.items() if value is not None})
-
-
-def _seconds(value: str | float) -> float:
-    """`50ms`, `2s`, `1.5`: the scenario's type has checked the form."""
-    text = str(value).strip()
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    return float(number) * UNITS_S[text[len(number) :].strip()]

@@ -23,10 +23,9 @@ from dsv4bench.runs.report_verdict import is_of_these, made_anew
 from dsv4bench.store import breakdowns, campaigns, verdict_files
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.files import write_whole
-from dsv4bench.store.store import Store
+from dsv4bench.store.store import MIN_PREFIX, Store
 
 HTML, MARKDOWN = "report.html", "report.md"
-MIN_PREFIX = 4
 T = TypeVar("T")
 
 
@@ -45,17 +44,11 @@ class Gathered(NamedTuple):
     folder: Path
 
 
-def write_report(root: Path | str, name: str) -> Path:
-    """Write both files; the path of report.html, or of report.md where the extra `report` is not installed.
+def build_report(root: Path | str, name: str, out: Path | str | None = None) -> Written:
+    """Write both files; `out` names the HTML file, and the Markdown file lies beside it.
 
     Raises StoreError when nothing is called `name` or the folder cannot be written.
     """
-    written = build_report(root, name)
-    return written.html or written.markdown
-
-
-def build_report(root: Path | str, name: str, out: Path | str | None = None) -> Written:
-    """As `write_report`; `out` names the HTML file, and the Markdown file lies beside it. Raises StoreError."""
     found = gather(root, name)
     page, short = _targets(found.folder, out)
     write_whole(short, markdown(found.data).encode())
@@ -181,5 +174,5 @@ def _targets(folder: Path, out: Path | str | None) -> tuple[Path, Path]:
     if page.is_dir():
         return page / HTML, page / MARKDOWN
     if not page.parent.is_dir():
-        raise StoreError(f"{page.parent}: there is no such folder", "make it, or choose another --out")
+        raise StoreError(f"{page.parent}: there is no such folder", "make it, or choose another --file")
     return page.with_suffix(".html"), page.with_suffix(".md")

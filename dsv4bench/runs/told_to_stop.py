@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from dsv4bench.capture import CaptureWindow
 from dsv4bench.records.progress import MessageCallback
+from dsv4bench.runs.terminating import handled
 
 TWICE_S = 0.5  # a wrapper that passes Ctrl-C on, as the terminal does, sends it twice
 
@@ -44,20 +43,11 @@ def _abort(window: CaptureWindow, say: MessageCallback) -> None:
 @contextlib.contextmanager
 def _patient() -> Iterator[None]:
     """SIGTERM does nothing in here, and Ctrl-C once the first one is over: a script that ends sends several."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     since = time.monotonic()
 
     def again(number: int, frame: object) -> None:
         if time.monotonic() - since > TWICE_S:
             raise KeyboardInterrupt
 
-    before: dict[int, Any] = {}
-    for which, handler in ((signal.SIGINT, again), (signal.SIGTERM, signal.SIG_IGN)):
-        before[which] = signal.signal(which, handler)
-    try:
+    with handled({signal.SIGINT: again, signal.SIGTERM: signal.SIG_IGN}):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

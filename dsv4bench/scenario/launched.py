@@ -145,6 +145,16 @@ class LaunchedCampaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     tp: Count | None = None
     notes: list[Text] = msgspec.field(default_factory=list)
 
+    def processes(self, config: ConfigSpec) -> dict[str, RoleSpec]:
+        """What a configuration starts, by role (`server`: a single command), each with its whole environment."""
+        roles: dict[str, RoleSpec] = {str(role): r for role, r in config.roles.items()}
+        if config.launch is not None:
+            port = self.server.port if config.port is None else config.port
+            roles["server"] = RoleSpec(launch=config.launch, port=port, health=config.health)
+        return {
+            role: msgspec.structs.replace(r, env={**self.env, **config.env, **r.env}) for role, r in roles.items()
+        }
+
     @property
     def baseline(self) -> ConfigSpec:
         return next((c for c in self.configs if c.parent is None), self.configs[0])

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dsv4bench.host.listening import PROC, Listening, listening
+from dsv4bench.host.process import stat_cells
 from dsv4bench.host.redact import redact
 
 # Programs whose server is no child of theirs: a container's or another host's port, forwarded by somebody else.
@@ -73,7 +74,7 @@ def _belongs(pid: int, launched: int) -> bool:
     while pid > 1:
         if pid == launched:
             return True
-        cells = _stat(pid)
+        cells = stat_cells(PROC / str(pid))
         if cells is None:
             return False
         pid = int(cells[1])
@@ -82,7 +83,7 @@ def _belongs(pid: int, launched: int) -> bool:
 
 def _started_s(pid: int) -> float | None:
     """When a process began, in epoch seconds."""
-    cells = _stat(pid)
+    cells = stat_cells(PROC / str(pid))
     if cells is None:
         return None
     try:
@@ -91,14 +92,6 @@ def _started_s(pid: int) -> float | None:
     except (OSError, StopIteration):
         return None
     return float(boot + int(cells[19]) / os.sysconf("SC_CLK_TCK"))
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of a process's stat behind its name: state, parent, …"""
-    try:
-        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
 
 
 def _program(command: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -26,8 +25,8 @@ from dsv4bench.store import files
 from dsv4bench.store import lock as locks
 from dsv4bench.store.lock import Lock, held
 from dsv4bench.store.naming import iso, slug, utc_now
+from dsv4bench.store.store import MIN_PREFIX
 
-MIN_PREFIX = 4
 CAMPAIGN, SCENARIO, LOGS = "campaign.json", "scenario.yaml", "logs"
 KILLED = "killed: it says running, and no process holds its lock"
 UNFINISHED = (CampaignStatus.ABORTED, CampaignStatus.PAUSED, CampaignStatus.PARTIAL)
@@ -235,10 +234,6 @@ def others_running(root: Path | str, own: str) -> list[tuple[str, int]]:
         if locks.liveness(holder) == "alive":
             found.append((path.parent.name, holder.pid))
     return found
-
-
-def newest(found: list[CampaignDir], wanted: Callable[[Campaign], bool]) -> CampaignDir | None:
-    return next((d for d in reversed(found) if wanted(d.campaign)), None)
 
 
 def _read(path: Path) -> Campaign:

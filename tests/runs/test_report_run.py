@@ -71,7 +71,8 @@ def test_a_campaign_is_gathered_from_its_launches_profiles_and_comparison(root: 
 
 @needs_extra
 def test_both_files_lie_beside_campaign_json(root: Path) -> None:
-    path = report.write_report(root, CAMPAIGN)
+    path = report.build_report(root, CAMPAIGN).html
+    assert path is not None
     assert path == root / CAMPAIGN / "report.html"
     page, short = path.read_text(), (root / CAMPAIGN / "report.md").read_text()
     for text in (page, short):
@@ -122,7 +123,8 @@ def test_without_the_extra_there_is_markdown_and_a_line_on_what_to_install(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(html, "NEEDED", {"no_such_module_here": "altair"})
-    assert report.write_report(root, CAMPAIGN) == root / CAMPAIGN / "report.md"
+    written = report.build_report(root, CAMPAIGN)
+    assert (written.html, written.markdown) == (None, root / CAMPAIGN / "report.md")
     assert not (root / CAMPAIGN / "report.html").exists()
     done = CliRunner().invoke(app, ["report", CAMPAIGN, "--out", str(root)])
     assert done.exit_code == 0
