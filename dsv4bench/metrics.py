@@ -78,6 +78,14 @@ METRICS: tuple[Metric, ...] = (
         0.03,
         peers="vLLM (Rust) steady_state",
     ),
+    _metric(
+        "full_load_tok_s",
+        "tok/s",
+        "higher",
+        "requests in flight · output tokens / end-to-end time, of the requests that began and ended while C were in "
+        "flight: neither ramp nor drain",
+        0.03,
+    ),
     _metric("total_tok_s", "tok/s", "higher", "(prompt + output tokens of completed requests) / duration", 0.03),
     _metric("request_s", "1/s", "higher", "completed requests / duration", 0.03),
     _metric(
@@ -106,6 +114,9 @@ METRICS: tuple[Metric, ...] = (
         _TPOT + "; mean over requests",
         0.05,
         peers="vLLM and SGLang tpot, AIPerf and GuideLLM inter_token_latency",
+    ),
+    _metric(
+        "full_load_tpot_mean_s", "s", "lower", _TPOT + "; mean over the requests that full_load_tok_s is of", 0.05
     ),
     _metric("tpot_p50_s", "s", "lower", _TPOT + "; median over requests", 0.05),
     _metric("tpot_p90_s", "s", "lower", _TPOT + "; 90th percentile", 0.10),

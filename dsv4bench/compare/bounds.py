@@ -1,10 +1,13 @@
-"""What a kernel breakdown allows: the most that a lever, or a whole plan, can bring.
+"""What bounds a change: the most that a lever, or a whole plan, can bring.
 
-    gain ≤ 1 / (1 − Σ shares of the touched components) − 1         all of them made free, nothing else changed
+    profile        gain ≤ 1 / (1 − Σ shares of the touched components) − 1     all of them free, nothing else changed
+    speculation    gain ≤ tokens a step, new / base − 1                        verifying more makes no step shorter
 
 Only a breakdown of the base at the same concurrency (and ISL, where it tells one) bounds anything. A share given
 as "<1 %" counts as 1 %, which keeps the bound above the truth; so does a share of kernel time, which exceeds the
 share of the step. What is not attributed is said beside the bound: it may hide more of the touched components.
+Where hardly anything is left that the lever is known not to touch, the quotient is the noise of that rest and no
+bound. For levers that are speculation and nothing else the smaller of the two counts.
 """
 
 from __future__ import annotations
@@ -14,70 +17,134 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from dsv4bench.compare import wording
+from dsv4bench.compare.speculation import TokensAStep, more_tokens
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.limits import MAX_UNATTRIBUTED, Denominator, Share, amdahl, needed_frac
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.shares import KernelShare
+from dsv4bench.records.verdict import BoundSource
 
 SLACK = 1e-9
+MIN_UNTOUCHED = 0.05  # of the step, known not to be touched: with less of it a bound says nothing
 # Metrics that the decode step decides; the others also hold prefill, queueing or the client.
-RATES = frozenset({"output_tok_s", "output_tok_s_steady", "tok_s_per_user"})
-TIMES = frozenset({"tpot_mean_s", "tpot_p50_s"})
+RATES = frozenset({"output_tok_s", "output_tok_s_steady", "full_load_tok_s", "tok_s_per_user"})
+TIMES = frozenset({"tpot_mean_s", "full_load_tpot_mean_s", "tpot_p50_s"})
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """At one coordinate: `gain_frac` of throughput at most, or None and the note says what is missing."""
+    """At one coordinate: `gain_frac` of throughput at most, or None and `why` says what is missing.
+
+    Beside a gain `why` says what it rests on, when that is no profile. `alone`: what each lever of a bundle brings at
+    most, where its own components were told.
+    """
 
     concurrency: int
     isl: int
     gain_frac: float | None
+    source: BoundSource = "profile"
+    alone: dict[str, float] = msgspec.field(default_factory=dict)
     unattributed_frac: float | None = None
-    note: str
+    why: str = ""
 
 
 def bound_of(bound: Bound | None, metric: str) -> tuple[float | None, str | None]:
-    """(the most this metric can change, in its own sign; the note), nothing for metrics the step does not decide."""
+    """(the most this metric can change, in its own sign; the same in words), nothing for metrics of other times."""
     if bound is None or metric not in RATES | TIMES:
         return None, None
-    if bound.gain_frac is None or metric in RATES:
-        return bound.gain_frac, bound.note
-    return -bound.gain_frac / (1 + bound.gain_frac), bound.note
+    falls = metric in TIMES
+    most = None if bound.gain_frac is None else _signed(bound.gain_frac, falls)
+    if most is None:
+        parts = [f"no bound: {bound.why}"]
+    else:
+        parts = [f"at most {wording.percent(most)} at C={bound.concurrency}" + (bound.why and f": {bound.why}")]
+    for lever, gain in bound.alone.items():
+        parts.append(f"{lever} at most {wording.percent(_signed(gain, falls))}")
+    if most is not None and (unattributed := _whole_percent(bound.unattributed_frac or 0.0)):
+        parts.append(f"{unattributed} unattributed")
+    return most, "; ".join(parts)
 
 
-def lever_bounds(base: Arm, new: Arm, shares: Sequence[KernelShare]) -> dict[tuple[int, int], Bound]:
-    """For each closed-loop coordinate of the base: what `new`'s levers can bring together, and each alone."""
+def _signed(gain: float, falls: bool) -> float:
+    """A gain of throughput as a change of the metric: a time falls by what the rate gains."""
+    return -gain / (1 + gain) if falls else gain
+
+
+def _whole_percent(frac: float) -> str:
+    """`7 %`; nothing where it rounds to zero."""
+    return "" if round(100 * frac) == 0 else f"{100 * frac:.0f} %"
+
+
+def lever_bounds(
+    base: Arm, new: Arm, shares: Sequence[KernelShare], alone: Mapping[str, Arm] | None = None
+) -> dict[tuple[int, int], Bound]:
+    """For each closed-loop coordinate of the base: what `new`'s levers can bring together, and each alone.
+
+    `alone` holds, for a bundle, the configurations that carry one of its levers each: they tell its components.
+    """
+    touches = {lever: new.touches.get(lever, []) for lever in new.levers}
+    own = {lever: arm.touches.get(lever, []) for lever, arm in (alone or {}).items()} or touches
+    tokens = more_tokens(base, new)
     places = sorted({(c.concurrency, c.isl) for c in base.cells if c.concurrency is not None})
-    return {at: _bound(base.name, new, shares, *at) for at in places}
+    return {
+        (c, isl): _smaller(_profiled(base.name, new.name, touches, own, shares, c, isl), tokens.get((c, isl)))
+        for c, isl in places
+    }
 
 
-def _bound(config: str, new: Arm, shares: Sequence[KernelShare], concurrency: int, isl: int) -> Bound:
-    def none(note: str) -> Bound:
-        return Bound(concurrency=concurrency, isl=isl, gain_frac=None, note=f"no bound: {note}")
+def _smaller(profiled: Bound, tokens: TokensAStep | None) -> Bound:
+    """The profile's bound, or that of speculation where it is the smaller or the only one."""
+    if tokens is None:
+        return profiled
+    gain = tokens.new / tokens.base - 1
+    if profiled.gain_frac is not None and profiled.gain_frac <= gain:
+        return profiled
+    against = "" if tokens.base == 1 else f" for {tokens.base:.2f}"
+    return Bound(
+        concurrency=profiled.concurrency,
+        isl=profiled.isl,
+        gain_frac=gain,
+        source="speculation",
+        why=f"{tokens.new:.2f}{against} tokens a step, the step no shorter",
+    )
 
-    silent = [lever for lever in new.levers if not new.touches.get(lever)]
-    if silent or not new.levers:
-        return none(f"{', '.join(silent) or new.name} does not say which components it touches")
+
+def _profiled(
+    config: str,
+    new: str,
+    touches: Mapping[str, Sequence[str]],
+    own: Mapping[str, Sequence[str]],
+    shares: Sequence[KernelShare],
+    concurrency: int,
+    isl: int,
+) -> Bound:
+    def none(why: str, alone: dict[str, float] | None = None) -> Bound:
+        return Bound(concurrency=concurrency, isl=isl, gain_frac=None, why=why, alone=alone or {})
+
+    silent = [lever for lever, components in touches.items() if not components]
+    if silent or not touches:
+        return none(f"{', '.join(silent) or new} does not say which components it touches")
     there = shares_at(shares, config, concurrency, isl)
     if not there:
         return none(f"profile C={concurrency}")
     try:
         unattributed = unattributed_frac(there)
-        gains = {lever: _gain(there, new.touches[lever]) for lever in new.levers}
-        joint = _gain(there, [c for lever in new.levers for c in new.touches[lever]])
+        joint = _touched(there, [c for components in touches.values() for c in components])
     except Unanswerable as e:
         return none(f"{e.message} at C={concurrency}")
-    parts = [f"{lever} at most +{100 * gain:.1f} %" for lever, gain in gains.items()] if len(gains) > 1 else []
-    parts.insert(
-        0, f"at most +{100 * joint:.1f} % at C={concurrency}" if math.isfinite(joint) else "no limit: all is touched"
-    )
-    parts.append(f"{100 * unattributed:.0f} % unattributed" if unattributed > SLACK else "")
-    return Bound(
-        concurrency=concurrency,
-        isl=isl,
-        gain_frac=joint if math.isfinite(joint) else None,
-        unattributed_frac=unattributed,
-        note="; ".join(filter(None, parts)),
-    )
+    known = {s.component for s in there}
+    parts = {lever: _touched(there, components) for lever, components in own.items() if known.issuperset(components)}
+    told = {
+        lever: _gain(part)
+        for lever, part in parts.items()
+        if len(touches) > 1 and 0 < part.share_frac < joint.share_frac - SLACK  # else the joint bound says it
+    }
+    if 1 - joint.share_frac - unattributed < MIN_UNTOUCHED - SLACK:
+        verb = "touches" if len(touches) == 1 else "touch"
+        rest = _whole_percent(unattributed)
+        beside = f", {rest} is unattributed" if rest else ""
+        return none(f"{', '.join(touches)} {verb} {wording.size(joint.share_frac)} of the step{beside}", told)
+    return Bound(concurrency=concurrency, isl=isl, gain_frac=_gain(joint), alone=told, unattributed_frac=unattributed)
 
 
 def shares_at(shares: Iterable[KernelShare], config: str, concurrency: int, isl: int | None) -> list[KernelShare]:
@@ -102,17 +169,18 @@ def unattributed_frac(shares: Sequence[KernelShare]) -> float:
     return max(0.0, 1 - total)
 
 
-def _gain(shares: Sequence[KernelShare], components: Iterable[str]) -> float:
+def _gain(part: Share) -> float:
+    return amdahl([part]) - 1
+
+
+def _touched(shares: Sequence[KernelShare], components: Iterable[str]) -> Share:
+    """The part of the step that these components are. Raises Unanswerable where one has no share."""
     touched = set(components)
     missing = touched - {s.component for s in shares}
     if missing:
         raise Unanswerable(f"no share of {', '.join(sorted(missing))} in the profile")
-    return amdahl([_joint(shares, touched)]) - 1
-
-
-def _joint(shares: Sequence[KernelShare], components: set[str]) -> Share:
-    part = sum(s.share_frac for s in shares if s.component in components)
-    return Share(name="+".join(sorted(components)), share_frac=min(part, 1.0), of=_denominator(shares))
+    part = sum(s.share_frac for s in shares if s.component in touched)
+    return Share(name="+".join(sorted(touched)), share_frac=min(part, 1.0), of=_denominator(shares))
 
 
 def _denominator(shares: Sequence[KernelShare]) -> Denominator:

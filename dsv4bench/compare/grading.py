@@ -78,7 +78,7 @@ def weigh(base: Column, new: Column, metric: Metric, sigma_launch: float) -> Eff
         return _only_shown(base, new, log, points)
     scale: Callable[[float], float] = math.log if log else float
     a, b = _by_launch(base.samples, scale), _by_launch(new.samples, scale)
-    blocks = _blocks(base.samples, new.samples, scale)
+    blocks = blocks_of_both(base.samples, new.samples, scale)
     grade = _grade(a, b, blocks)
     if grade is Grade.E2:
         y_a, y_b = [p[0] for p in blocks.values()], [p[1] for p in blocks.values()]
@@ -150,10 +150,10 @@ def _by_launch(samples: Sequence[Sample], scale: Callable[[float], float]) -> La
     return found
 
 
-def _blocks(
+def blocks_of_both(
     base: Sequence[Sample], new: Sequence[Sample], scale: Callable[[float], float]
 ) -> dict[int, tuple[float, float]]:
-    """Block -> (base, new) for the blocks both arms have. A launch in two blocks makes them no pairs of launches."""
+    """Block -> (base, new), on the working scale, for the blocks both have; a launch in two blocks makes no pairs."""
     sides: list[dict[int, Launches]] = []
     for samples in (base, new):
         blocks: dict[int, Launches] = {}

@@ -18,7 +18,10 @@ from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.request import TokenSource
 
-SLOWER = ("output_tok_s", "output_tok_s_steady", "total_tok_s", "request_s", "tok_s_per_user", "goodput_req_s")
+SLOWER = (
+    *("output_tok_s", "output_tok_s_steady", "full_load_tok_s", "total_tok_s", "request_s", "tok_s_per_user"),
+    "goodput_req_s",
+)
 TIMES = ("ttft", "ttfc", "tpot", "ntpot", "icl", "e2e", "duration", "steady")
 START = datetime(2026, 1, 5, tzinfo=UTC)
 OSL, ISL = 256, 1024
@@ -125,7 +128,7 @@ def _in_block(c: Cell, block: int, late_min: int) -> Cell:
 
 
 def _is_time(field: str) -> bool:
-    return field.endswith("_s") and field.split("_")[0] in TIMES
+    return field == "full_load_tpot_mean_s" or (field.endswith("_s") and field.split("_")[0] in TIMES)
 
 
 def _sample(c: int, launch: str, repeat: int, speed: float, began: datetime, block: int | None) -> Cell:

@@ -1,9 +1,10 @@
 """The climb of one configuration: per launch and concurrency one step time and one throughput.
 
-Step time, the time of one decode step: mean TPOT · tokens per step (the acceptance length; 1 without speculation).
-Where a level of the ladder has no TPOT, the whole ladder takes C · tokens per step / throughput, which holds prefill,
-too; sources are never mixed within one ladder, for a line through both would fit their difference. Repeats of a
-launch are averaged. Invalid levels and tokens counted by chunks stay out, and a note says so.
+Step time, the time of one decode step: mean TPOT · tokens per step (the acceptance length; 1 without speculation),
+TPOT and throughput under full load where every level tells them (`throughput.py`). Where a level of the ladder has no
+TPOT, the whole ladder takes C · tokens per step / throughput, which holds prefill, too; sources are never mixed in
+one ladder, for a line through both would fit their difference. Repeats of a launch are averaged. Invalid levels and
+tokens counted by chunks stay out, and a note says so.
 Launch ids must be unique over the arm.
 """
 
@@ -17,6 +18,7 @@ from functools import cached_property
 
 import msgspec
 
+from dsv4bench.compare.throughput import Source, positive, source_of, tpot_field, whole
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.request import TokenSource
@@ -108,36 +110,38 @@ def _why_not(cell: Cell) -> str | None:
         return f"{cell.invalid.value} ({cell.invalid_why})" if cell.invalid_why else cell.invalid.value
     if cell.token_source in (TokenSource.CHUNKS, TokenSource.MIXED):
         return "tokens were counted by chunks, a lower bound"
-    if not _positive(_throughput(cell)) and not _positive(cell.tpot_mean_s):
+    if not positive(whole(cell)) and not positive(cell.tpot_mean_s):
         return "neither TPOT nor throughput was recorded"
     return None
 
 
 def _ladder(config: str, isl: int, cells: Sequence[Cell], notes: list[str]) -> Ladder:
-    source = StepSource.TPOT if all(_positive(c.tpot_mean_s) for c in cells) else StepSource.THROUGHPUT
+    tpot = tpot_field(cells)
+    source = StepSource.TPOT if tpot is not None else StepSource.THROUGHPUT
     if source is StepSource.THROUGHPUT:
-        unusable = [c for c in cells if not _positive(_throughput(c))]
+        unusable = [c for c in cells if not positive(whole(c))]
         lines = (f"C={c.concurrency} left out: no throughput, and other levels have no TPOT" for c in unusable)
         notes = [*notes, *dict.fromkeys(lines)]
         cells = [c for c in cells if c not in unusable]
-    steady = all(_positive(c.output_tok_s_steady) for c in cells)
+    throughput = source_of(cells)
     groups: dict[tuple[str, int], list[Cell]] = defaultdict(list)
     for cell in cells:
         assert cell.concurrency is not None
         groups[cell.launch, cell.concurrency].append(cell)
-    rungs = [_rung(launch, level, group, source, steady) for (launch, level), group in sorted(groups.items())]
-    return Ladder(config=config, isl=isl, source=source, rungs=rungs, notes=[*notes, *_about(rungs, source)])
+    rungs = [_rung(launch, level, group, tpot, throughput) for (launch, level), group in sorted(groups.items())]
+    return Ladder(
+        config=config, isl=isl, source=source, rungs=rungs, notes=[*notes, *_about(rungs, source, throughput)]
+    )
 
 
-def _rung(launch: str, concurrency: int, cells: Sequence[Cell], source: StepSource, steady: bool) -> Rung:
-    rates = [c.output_tok_s_steady if steady else _throughput(c) for c in cells]
-    tok_s = mean_known(rates)
+def _rung(launch: str, concurrency: int, cells: Sequence[Cell], tpot: str | None, throughput: Source) -> Rung:
+    tok_s = mean_known(throughput.rate(c) for c in cells)
     accept = mean_known(c.accept_length for c in cells) or 1.0
-    if source is StepSource.TPOT:
-        step_s = mean([_known(c.tpot_mean_s) for c in cells]) * accept
+    if tpot is not None:
+        step_s = mean([_known(getattr(c, tpot)) for c in cells]) * accept
     else:
         step_s = concurrency * accept / _known(tok_s)
-    field = "output_tok_s" if any("output_tok_s" in c.rounding for c in cells) else "output_tok_s_steady"
+    field = "output_tok_s" if any("output_tok_s" in c.rounding for c in cells) else throughput.field
     half_digit = mean([c.rounding.get(field, 0.0) for c in cells])
     return Rung(
         launch=launch,
@@ -150,8 +154,8 @@ def _rung(launch: str, concurrency: int, cells: Sequence[Cell], source: StepSour
     )
 
 
-def _about(rungs: Sequence[Rung], source: StepSource) -> list[str]:
-    notes = []
+def _about(rungs: Sequence[Rung], source: StepSource, throughput: Source) -> list[str]:
+    notes = [throughput.note] if throughput.note else []
     if rungs and source is StepSource.THROUGHPUT:
         notes.append("step time from throughput (C/X): prefill and ramps are inside; TPOT was not recorded")
     about = sorted({r.concurrency for r in rungs if r.approximate})
@@ -162,14 +166,6 @@ def _about(rungs: Sequence[Rung], source: StepSource) -> list[str]:
     if accepted and max(accepted) > 1.03 * min(accepted):
         notes.append(f"acceptance length varies from {min(accepted):.2f} to {max(accepted):.2f} along the ladder")
     return notes
-
-
-def _throughput(cell: Cell) -> float | None:
-    return cell.output_tok_s_steady if cell.output_tok_s is None else cell.output_tok_s
-
-
-def _positive(value: float | None) -> bool:
-    return value is not None and 0 < value < math.inf
 
 
 def _known(value: float | None) -> float:

@@ -2,13 +2,14 @@
 
 Compared are the flat settings of the servers (engine, version, arguments, environment). A lever may declare the keys
 it sets, globs allowed; one lever without a declaration is verified by exactly one key that differs. Several levers at
-once stay one bundle: nothing here, or later, splits their effect.
+once are one bundle: their effect is split only where each was also measured alone (`bundles.py`).
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from dsv4bench.compare import wording
 from dsv4bench.records.arm import Arm, Plain
 from dsv4bench.records.verdict import LeverStatus, LeverVerdict
 
@@ -31,7 +32,7 @@ def lever_verdict(parent: Arm, new: Arm) -> LeverVerdict:
     if parent.not_live is not None:
         notes.append(f"{parent.name} is not what it is named for: {parent.not_live}")
     if len(new.levers) > 1:
-        notes.insert(0, f"{new.name} bundles {', '.join(new.levers)}: not separable")
+        notes.insert(0, wording.bundled(new.name, new.levers))
     if ignored:
         notes.append(f"ignored: {', '.join(ignored)}")
     return LeverVerdict(

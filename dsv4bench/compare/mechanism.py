@@ -5,7 +5,8 @@ client lag, KV use, clocks, gaps between chunks), which says yes, no, or cannot 
 wins: whatever is not the server's kernels comes before them, so that neither a cap nor the client is ever called a
 kernel ceiling; and per-sequence cost needs the client to be excluded, not merely unsuspected. Where no rule says
 yes, the answer is "not determined", with what to record. A host-bound server looks like slow kernels from outside:
-only a trace tells them apart, and the evidence says so.
+only a trace tells them apart (GPU idle in 30 % of the step or more: host-bound; in 10 % or less: not), and without
+one the evidence says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from dsv4bench.compare.symptoms import RUN_LIMITS, Pair, argument, pair
+from dsv4bench.compare.mechanism_evidence import by_text, limits, observed
+from dsv4bench.compare.symptoms import BURSTY, Pair, pair
 from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
 from dsv4bench.records.verdict import Mechanism
@@ -34,10 +36,9 @@ LAG_FLOOR_S = 0.010
 KV_FULL = 0.95
 KV_ROOM = 0.90
 HITS_RISE = 0.10
-BURSTY = 3.0
 CLOCK_FALL = 0.02
-CAP_ARGUMENTS = (*RUN_LIMITS, "cuda_graph_max_bs")
-HOST_BOUND = "host-bound: not determinable without a trace (GPU busy fraction), so not excluded"
+IDLE_HOST_BOUND = 0.30  # of the decode step; from here on the host is the limit
+IDLE_BUSY = 0.10  # up to here it is not
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,35 +53,30 @@ Rule = Callable[[Pair], Finding]
 
 
 def find_mechanism(
-    cells: Sequence[Cell], low: int, high: int, server: Mapping[str, Plain] | None = None
+    cells: Sequence[Cell],
+    low: int,
+    high: int,
+    server: Mapping[str, Plain] | None = None,
+    idle: Mapping[int, float] | None = None,
 ) -> Mechanism:
     """The mechanism that holds throughput from level `low` to `high`, of the cells of one ISL of one configuration.
 
     `server` are the arguments it told; a limit among them that equals the running gauge is named as evidence, and
-    one that leaves room for all C requests excludes that their number was capped.
+    one that leaves room for all C requests excludes that their number was capped. `idle`: by concurrency, the part of
+    the decode step in which a trace shows nothing on the GPU.
     """
-    seen = pair([c for c in cells if c.concurrency is not None], low, high, server)
+    seen = pair([c for c in cells if c.concurrency is not None], low, high, server, idle)
     findings = [rule(seen) for rule in RULES]
     findings.append(_per_sequence(seen, findings))
     excluded = [f"{f.name}: {f.text}" for f in findings if f.state == "no"]
-    cannot_tell = _by_text([f for f in findings if f.state == "unknown"])
+    cannot_tell = by_text([(f.name, f.text) for f in findings if f.state == "unknown"])
     found = next((f for f in findings if f.state == "yes"), None)
     if found is None:
-        evidence = [*_observed(seen), *cannot_tell, HOST_BOUND]
-        return Mechanism(name=NOT_DETERMINED, evidence=evidence, excluded=excluded)
-    evidence = [found.text, *_observed(seen), *_limits(seen, found, server)]
+        return Mechanism(name=NOT_DETERMINED, evidence=[*observed(seen), *cannot_tell], excluded=excluded)
+    evidence = [found.text, *observed(seen), *limits(seen, found.name, server)]
     if found.name == PER_SEQUENCE:
         evidence += [f"not excluded: {line}" for line in cannot_tell]
-        evidence.append(HOST_BOUND)
     return Mechanism(name=found.name, evidence=evidence, excluded=excluded)
-
-
-def _by_text(findings: Sequence[Finding]) -> list[str]:
-    """One line a text, with the names that share it."""
-    names: dict[str, list[str]] = {}
-    for f in findings:
-        names.setdefault(f.text, []).append(f.name)
-    return [f"{', '.join(who)}: {text}" for text, who in names.items()]
 
 
 def _client_cpu(p: Pair) -> Finding:
@@ -210,7 +206,7 @@ def _throttle(p: Pair) -> Finding:
     if high > (1 - CLOCK_FALL) * low:
         return _no(name, text)
     slower = math.log(low / high)
-    tokens = p.ratio("output_tok_s_steady", "output_tok_s")
+    tokens = p.throughput_ratio
     lost = -math.log(tokens) if tokens else 0.0
     stretched = math.log(p.tpot_ratio) if p.tpot_ratio else 0.0
     if (lost > CLOCK_FALL and slower >= 0.5 * lost) or (stretched > CLOCK_FALL and slower >= 0.5 * stretched):
@@ -235,6 +231,18 @@ def _prefill(p: Pair) -> Finding:
     return _unknown(name, text)
 
 
+def _host(p: Pair) -> Finding:
+    name = "host-bound server"
+    if p.idle is None:
+        return _unknown(
+            name, "not determinable without a trace (profile: the part of the step in which the GPU idles)"
+        )
+    text = f"the GPU idles {p.idle[1]:.1%} of the decode step at C={p.idle[0]}"
+    if p.idle[1] >= IDLE_HOST_BOUND:
+        return _yes(name, text)
+    return _no(name, text) if p.idle[1] <= IDLE_BUSY else _unknown(name, text)
+
+
 def _per_sequence(p: Pair, others: Sequence[Finding]) -> Finding:
     exponent, ratio = p.tpot_exponent, p.tpot_ratio
     if exponent is None or ratio is None:
@@ -257,40 +265,8 @@ RULES: tuple[Rule, ...] = (
     _preemption,
     _throttle,
     _prefill,
+    _host,
 )
-
-
-def _observed(p: Pair) -> list[str]:
-    """The ratios themselves, for the reader who wants to judge."""
-    ratios = (
-        ("throughput", p.ratio("output_tok_s_steady", "output_tok_s")),
-        ("TPOT", p.tpot_ratio),
-        ("TTFT", p.ttft_ratio),
-    )
-    parts = [f"{name} x{value:.2f}" for name, value in ratios if value is not None]
-    unknown = [name for name, value in ratios if value is None]
-    line = f"C={p.low.concurrency} -> {p.high.concurrency}: {', '.join(parts) or 'nothing recorded at both levels'}"
-    return [line + (f" ({' and '.join(unknown)} not recorded)" if unknown else "")]
-
-
-def _limits(p: Pair, found: Finding, server: Mapping[str, Plain] | None) -> list[str]:
-    """For a cap: the server's argument that equals it, how long requests waited, and what looks the same."""
-    if "cap" not in found.name:
-        return []
-    lines = []
-    running = p.high.mean("server_running_mean")  # a mean over gaps between requests, too: at most the limit itself
-    for key, value in (server or {}).items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_cap = is_number and argument(key) in CAP_ARGUMENTS
-        if is_cap and running and 0.95 * running <= float(value or 0) <= 1.35 * running:
-            lines.append(f"the server was started with {key} = {value}")
-    if p.service_times is not None:
-        lines.append(f"the first token came {p.service_times:.2f} decode times of a request later")
-    if found.name == "admission cap" and (p.high.burstiness or 0) >= BURSTY:
-        lines.append(
-            f"ICL p99/p50 = {p.high.burstiness:.1f}: a prefill that cannot keep up queues requests in the same way"
-        )
-    return lines
 
 
 def _yes(name: str, text: str) -> Finding:

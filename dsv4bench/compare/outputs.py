@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from dsv4bench.records.campaign import OutputPair, OutputParity
-from dsv4bench.records.outputs import Output, Outputs
+from dsv4bench.records.outputs import NO_LOGPROBS, REFUSED, Output, Outputs
 
 LONGEST_PERIOD = 8  # tokens
 LEAST_ROUNDS = 4
@@ -36,7 +36,8 @@ def parity_of(base: Outputs, new: Outputs, config: str, base_name: str, near_tie
     if unlike or not both:
         why = unlike or "no prompt was answered by both"
         return _parity(config, base_name, None, [], [why, *_notes(base, new, base_name, config)])
-    found = [_pair(a, b, near_tie) for a, b in both]
+    silent = _silent(base, new)
+    found = [_pair(a, b, near_tie, silent) for a, b in both]
     pairs = [pair for pair, _ in found]
     parted = [p for p in pairs if p.first_difference is not None]
     same: bool | None = True
@@ -44,8 +45,8 @@ def parity_of(base: Outputs, new: Outputs, config: str, base_name: str, near_tie
         same = False
     elif any(p.near_tie is None for p in parted):
         same = None
-    said = [_count(parted, len(pairs), near_tie)] if parted else []
-    said += [text for _, text in found if text]
+    said = [_count(parted, len(pairs), near_tie, silent)] if parted else []
+    said += _first([text for _, text in found if text])
     said += [text for a, b in both if (text := _degenerate(a, b, config, base_name))]
     missing = max(len(base.outputs), len(new.outputs)) - len(both)
     said += [f"{missing} prompts were not answered by both"] if missing else []
@@ -78,18 +79,44 @@ def _unlike(base: Outputs, new: Outputs) -> str:
 
 
 def _notes(base: Outputs, new: Outputs, base_name: str, config: str) -> list[str]:
-    """What limits the statement: a server that does not repeat itself, and what each side noted."""
-    said = []
-    for name, side in ((base_name, base), (config, new)):
-        if side.repeats is False:
-            said.append(f"{name} does not repeat itself: the same prompt gave another text")
-        said += [f"{name}: {note}" for note in side.notes]
+    """What limits the statement: a server that does not repeat itself, and what each side noted; both, once."""
+    said = [
+        f"{name} does not repeat itself: the same prompt gave another text"
+        for name, side in ((base_name, base), (config, new))
+        if side.repeats is False
+    ]
+    ours, theirs = ([kept for note in side.notes if (kept := _kept(note))] for side in (base, new))
+    said += [f"both: {note}" for note in ours if note in theirs]
+    said += [f"{base_name}: {note}" for note in ours if note not in theirs]
+    said += [f"{config}: {note}" for note in theirs if note not in ours]
     if "words" in (base.unit, new.unit):
         said.append("positions count words, not tokens")
     return said
 
 
-def _count(parted: list[OutputPair], n: int, near_tie: float) -> str:
+def _kept(note: str) -> str:
+    """A server's note without log-probabilities, whose absence is said where it matters; "" when nothing is left."""
+    if note == NO_LOGPROBS:
+        return ""
+    if not note.startswith(REFUSED):
+        return note
+    others = [name for name in note.removeprefix(REFUSED).split(", ") if not name.endswith("logprobs")]
+    return REFUSED + ", ".join(others) if others else ""
+
+
+def _silent(base: Outputs, new: Outputs) -> str:
+    """Whose server tells no log-probabilities at all, where that keeps a difference from being judged."""
+    if any(o.best for o in base.outputs):
+        return ""
+    return "the baseline's server tells no" if any(o.best for o in new.outputs) else "neither server tells"
+
+
+def _count(parted: list[OutputPair], n: int, near_tie: float, silent: str) -> str:
+    """How many part, where the first does, and as far as it is known for which reason."""
+    first = min(p.first_difference for p in parted if p.first_difference is not None)
+    head = f"{len(parted)} of {n} prompts part (first at token {first})"
+    if silent:
+        return f"{head}; {silent} log-probabilities, so near-ties cannot be told from faults"
     near = sum(p.near_tie is True for p in parted)
     apart = sum(p.near_tie is False for p in parted)
     untold = len(parted) - near - apart
@@ -98,23 +125,29 @@ def _count(parted: list[OutputPair], n: int, near_tie: float) -> str:
         f"{apart} where it is none" if apart else "",
         f"{untold} where it cannot be told" if untold else "",
     ]
-    return f"{len(parted)} of {n} prompts part: {', '.join(p for p in parts if p)}"
+    return f"{head}: {', '.join(p for p in parts if p)}"
 
 
-def _pair(base: Output, new: Output, near_tie: float) -> tuple[OutputPair, str]:
-    """(the pair, what must be said of its difference)."""
+def _first(texts: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+    return [f"{texts[0]}{more}"] if texts else []
+
+
+def _pair(base: Output, new: Output, near_tie: float, silent: str) -> tuple[OutputPair, str]:
+    """(the pair, what must be said of its difference); `silent`: that nothing is told of any is said elsewhere."""
     at = _first_difference(base.tokens, new.tokens)
     pair = OutputPair(prompt=base.prompt, n_base=len(base.tokens), n_new=len(new.tokens), first_difference=at)
     if at is None:
         return pair, ""
-    where = f"prompt {base.prompt}, position {at}"
+    where = f"prompt {base.prompt}, token {at}"
     if at >= min(len(base.tokens), len(new.tokens)):
         return pair, f"{where}: one text ends here, the other goes on"
     old, other = base.tokens[at], new.tokens[at]
     ours = _gap(_told(base, at), old, other)
     theirs = _gap(_told(new, at), other, old)
     if ours is None:
-        return pair, f"{where}: the baseline's server tells no log-probability there"
+        return pair, "" if silent else f"{where}: the baseline's server tells no log-probability there"
     near = _near([ours, theirs], near_tie)
     gap = ours.value if ours.exact else None
     text = "" if near else _gap_text(where, ours, theirs, near_tie)

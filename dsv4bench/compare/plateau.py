@@ -118,6 +118,11 @@ def find_plateau(ladder: Ladder, delta: float = 0.03) -> tuple[Plateau | None, l
     return _plateau(ladder, start, found, delta, proven=start == proven), notes
 
 
+def three_digits(tok_s: float) -> str:
+    """At least three digits, and no power of ten: 23.4, 266, 2263."""
+    return f"{tok_s:.3g}" if tok_s < 1000 else f"{tok_s:.0f}"
+
+
 def _start(found: Sequence[Growth], levels: Sequence[int], allowed: set[Trend]) -> int | None:
     """The lowest level from which every later growth has an allowed trend; None when only the last one is left."""
     return next((c for c in levels[:-1] if all(g.trend in allowed for g in found if g.low >= c)), None)
@@ -135,8 +140,8 @@ def _plateau(ladder: Ladder, start: int, found: Sequence[Growth], delta: float, 
     x = math.exp(fmean(map(math.log, by_launch)))
     later = [g for g in found if g.low >= start]
     proven = proven and doublings >= MIN_DOUBLINGS - _ROUNDING
-    about = f"X = {x:.3g} tok/s"
-    about += f", 95 % CI [{ci[0]:.3g}, {ci[1]:.3g}]" if ci else ""
+    about = f"X = {three_digits(x)} tok/s"
+    about += f", 95 % CI [{three_digits(ci[0])}, {three_digits(ci[1])}]" if ci else ""
     about += f" ({len(by_launch)} launch{'es' if len(by_launch) > 1 else ''}) from C={start}"
     ratios = ", ".join(g.text for g in later if _neighbours(g, ladder.levels))
     if proven:

@@ -2,7 +2,7 @@
 
     GAIN, LOSS     the interval excludes 0, so does Holm over the family, and |Δ| ≥ δ
     NO EFFECT      the 90 % interval lies inside ±δ and the 95 % one holds 0      TRIVIAL   … and does not hold 0
-    CONTRADICTION  even the interval's lower end exceeds what the profile allows
+    CONTRADICTION  even the interval's lower end exceeds the bound
     UNRESOLVED     anything else, with the smallest effect that could have been seen
 
 Tests are positive (`low > -δ`), so that not-a-number proves nothing. "No effect" is never corrected for multiplicity:
@@ -54,20 +54,17 @@ def _judged(c: Open, doubt: str, alpha: float) -> CellVerdict:
     ci, inner = c.effect.interval(1 - alpha), c.effect.interval(1 - 2 * alpha)
     verdict = _rule(c, not doubt, ci, inner)
     mde = c.effect.fraction(c.estimate.detectable(alpha))
-    delta, bound = c.effect.delta, c.cell.bound_frac
-    assert delta is not None
     pairs = None
     if verdict is Verdict.UNRESOLVED:
         pairs = pairs_needed(c.estimate.pair_sd, c.effect.effect_of(c.limit), alpha)
         pairs = None if pairs is None else max(pairs, LAUNCHES)
-        text = wording.unresolved(c.effect, ci, mde, pairs)
+        text = wording.unresolved(c.effect, mde, pairs)
         if doubt and _apart(ci):
             text += f"; {doubt}"
     elif verdict is Verdict.CONTRADICTION:
-        assert bound is not None
-        text = f"{wording.percent(delta)} measured, bound {wording.percent(bound)}: share or measurement is wrong"
+        text = wording.contradiction(c.cell.bound_source)
     else:
-        text = wording.claim(verdict, c.effect, ci, c.limit)
+        text = wording.claim(verdict, c.effect, c.limit)
     notes = list(c.notes)
     if c.assumed:
         least = f", so no claim below {wording.size(ASSUMED_LEAST)}: run `dsv4bench calibrate`"
@@ -78,7 +75,7 @@ def _judged(c: Open, doubt: str, alpha: float) -> CellVerdict:
         verdict=verdict,
         mde_frac=mde if math.isfinite(mde) else None,
         pairs_needed=pairs,
-        reason="; ".join([text, *notes]),
+        reason="; ".join(filter(None, [text, *notes])),
     )
 
 

@@ -21,7 +21,9 @@ from dsv4bench.records.request import TokenSource
 TOKEN_METRICS = frozenset(
     name
     for name in BY_NAME
-    if name.startswith(("output_tok_s", "total_tok_s", "tok_s_per_user", "tpot_", "ntpot_", "tokens_per_chunk"))
+    if name.startswith(
+        ("output_tok_s", "full_load_", "total_tok_s", "tok_s_per_user", "tpot_", "ntpot_", "tokens_per_chunk")
+    )
 )
 
 

@@ -7,20 +7,21 @@ the others: a law never names the kernels unless the mechanism does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from dsv4bench.compare.ladder import Ladder, ladders
 from dsv4bench.compare.law import scaling_law
 from dsv4bench.compare.mechanism import NOT_DETERMINED, PER_SEQUENCE, find_mechanism
-from dsv4bench.compare.plateau import find_plateau, growths
+from dsv4bench.compare.plateau import find_plateau, growths, three_digits
 from dsv4bench.compare.roofline import rooflines
 from dsv4bench.compare.spec_law import predictions, verified_tokens
 from dsv4bench.errors import UsageError
 from dsv4bench.gpus import Gpu
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell, Invalid
+from dsv4bench.records.shares import KernelShare
 from dsv4bench.records.verdict import Mechanism, Plateau, ScalingLaw, ScalingReport, SpecPrediction
 
 DOMINATES = 0.75  # part of the step at the highest level
@@ -28,18 +29,25 @@ NO_BATCHING_KNEE = 4.0  # below it, a second and third sequence already cost wha
 
 
 def scaling_report(
-    arms: Sequence[Arm], *, gpu: Gpu | None = None, tp: int | None = None, delta: float = 0.03
+    arms: Sequence[Arm],
+    *,
+    gpu: Gpu | None = None,
+    tp: int | None = None,
+    delta: float = 0.03,
+    shares: Iterable[KernelShare] = (),
 ) -> ScalingReport:
     """A law for each configuration and ISL, and what a law without speculation foretells for one with it.
 
     `gpu` and `tp` are for the roofline; None: as each arm tells. Predictions are made from the arm's parent, or
-    from the first arm when it names none that is here. Raises UsageError when two arms share a name.
+    from the first arm when it names none that is here. `shares`, of any of the arms, tell how long their GPU idles.
+    Raises UsageError when two arms share a name.
     """
     names = [arm.name for arm in arms]
     if len(set(names)) < len(names):
         raise UsageError(f"two configurations have one name: {', '.join(names)}", "name each once")
     climbs = {arm.name: ladders(arm) for arm in arms}
     laws = {(arm.name, climb.isl): scaling_law(climb) for arm in arms for climb in climbs[arm.name]}
+    idle = _idle(shares)
     told: list[ScalingLaw] = []
     foretold: list[SpecPrediction] = []
     for arm in arms:
@@ -48,7 +56,7 @@ def scaling_report(
             base = next((c for c in climbs[parent] if c.isl == climb.isl), None) if parent != arm.name else None
             found, notes = predictions(laws[parent, climb.isl], base, arm, climb) if base else ([], [])
             foretold += found
-            law = _completed(laws[arm.name, climb.isl], arm, climb, gpu, tp, delta)
+            law = _completed(laws[arm.name, climb.isl], arm, climb, gpu, tp, delta, idle.get(arm.name, {}))
             told.append(msgspec.structs.replace(law, notes=[*law.notes, *notes]))
     return ScalingReport(laws=told, predictions=foretold)
 
@@ -82,8 +90,27 @@ def _meaning(law: ScalingLaw, mechanism: Mechanism | None) -> list[str]:
     return [f"{at_top}: per-sequence cost dominates past the knee"]
 
 
+def _idle(shares: Iterable[KernelShare]) -> dict[str, dict[int, float]]:
+    """By configuration and concurrency, the part of the decode step in which nothing runs on the GPU.
+
+    0 where a breakdown of the step has no such row. Shares of kernel time do not tell it.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for s in shares:
+        if s.of == "span":
+            at = found.setdefault(s.config, {})
+            at[s.concurrency] = max(at.get(s.concurrency, 0.0), s.share_frac if s.component == "idle" else 0.0)
+    return found
+
+
 def _completed(
-    law: ScalingLaw, arm: Arm, ladder: Ladder, gpu: Gpu | None, tp: int | None, delta: float
+    law: ScalingLaw,
+    arm: Arm,
+    ladder: Ladder,
+    gpu: Gpu | None,
+    tp: int | None,
+    delta: float,
+    idle: Mapping[int, float],
 ) -> ScalingLaw:
     """The law with plateau, mechanism and roofline."""
     plateau, notes = find_plateau(ladder, delta)
@@ -93,7 +120,7 @@ def _completed(
             "the server speculates and its acceptance length was not recorded: times are per token, not per step"
         )
     roofs, about_roof = rooflines(arm, ladder, gpu=gpu, tp=tp, verified=verified)
-    mechanism = _mechanism(law, arm, ladder, plateau, delta)
+    mechanism = _mechanism(law, arm, ladder, plateau, delta, idle)
     if plateau is not None:
         plateau = msgspec.structs.replace(plateau, text=plateau.text + _beside(law, mechanism))
     return msgspec.structs.replace(
@@ -109,12 +136,14 @@ def _beside(law: ScalingLaw, mechanism: Mechanism | None) -> str:
     """What belongs in the same sentence as a plateau."""
     text = ""
     if law.holds and law.ceiling_tok_s is not None:
-        text = f"; fitted ceiling {law.ceiling_tok_s:.3g} tok/s"
-        text += " [{:.3g}, {:.3g}]".format(*law.ceiling_ci_tok_s) if law.ceiling_ci_tok_s else ""
+        text = f"; fitted ceiling {three_digits(law.ceiling_tok_s)} tok/s"
+        text += f" [{', '.join(map(three_digits, law.ceiling_ci_tok_s))}]" if law.ceiling_ci_tok_s else ""
     return text + (f"; mechanism: {mechanism.name}" if mechanism else "")
 
 
-def _mechanism(law: ScalingLaw, arm: Arm, ladder: Ladder, plateau: Plateau | None, delta: float) -> Mechanism | None:
+def _mechanism(
+    law: ScalingLaw, arm: Arm, ladder: Ladder, plateau: Plateau | None, delta: float, idle: Mapping[int, float]
+) -> Mechanism | None:
     """Asked where growth stops, where a higher level was spoilt by the client, and where b·C rules the step.
 
     While throughput grows, only a cap that the highest level shows is told: levels above it are not what they say.
@@ -122,13 +151,13 @@ def _mechanism(law: ScalingLaw, arm: Arm, ladder: Ladder, plateau: Plateau | Non
     cells = [c for c in arm.cells if c.isl == ladder.isl and c.concurrency is not None]
     levels, spoilt = ladder.levels, _spoilt(cells)
     if spoilt and levels and spoilt > levels[-1]:
-        return find_mechanism(cells, levels[-1], spoilt, arm.server)
+        return find_mechanism(cells, levels[-1], spoilt, arm.server, idle)
     stop = plateau.from_concurrency if plateau else _stop(ladder, delta)
     if stop is None and (_growing_part(law) or 0) >= DOMINATES:
         stop = levels[-2]
     if stop is not None:
-        return find_mechanism(cells, stop, levels[-1], arm.server)
-    found = find_mechanism(cells, levels[-2], levels[-1], arm.server) if len(levels) > 1 else None
+        return find_mechanism(cells, stop, levels[-1], arm.server, idle)
+    found = find_mechanism(cells, levels[-2], levels[-1], arm.server, idle) if len(levels) > 1 else None
     return found if found and "cap" in found.name else None
 
 

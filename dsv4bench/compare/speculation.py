@@ -5,15 +5,21 @@
 It pays when more tokens a step outweigh the longer step; the verifier is saturated where a step grows by 0.95 of the
 acceptance length or more; below an acceptance length of 1.2 the drafts are at fault. Without a recorded acceptance
 length the cause is not measured, and no cause is named.
+
+Verifying more positions makes no step shorter, so the AL ratio bounds what speculation can bring: of a lever that is
+nothing else, and where more positions are verified than the base's.
 """
 
 from __future__ import annotations
 
 import re
 from statistics import fmean
+from typing import NamedTuple
 
 from dsv4bench.compare.comparable import Realised, comparable_at, realised
+from dsv4bench.compare.levers import differing_settings
 from dsv4bench.compare.samples import Column, Coordinate, aligned, columns, order
+from dsv4bench.compare.spec_law import verified_tokens
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.verdict import SpecState, SpecVerdict
 
@@ -26,12 +32,69 @@ OFF = {None, False, "", "none", "null", "off", "false"}
 
 def speculates(arm: Arm) -> bool:
     """Whether an arm shows speculative decoding: an acceptance length, a lever's name, or a setting that is on."""
-    if any(c.accept_length is not None for c in arm.cells):
-        return True
+    return any(c.accept_length is not None for c in arm.cells) or _turned_on(arm)
+
+
+def _turned_on(arm: Arm) -> bool:
+    """By a lever's name or a setting; what the cells show aside."""
     if any(WORDS.search(lever) for lever in arm.levers):
         return True
     settings = arm.server or {}
     return any(WORDS.search(k) and (v.lower() if isinstance(v, str) else v) not in OFF for k, v in settings.items())
+
+
+class TokensAStep(NamedTuple):
+    """Acceptance lengths of both sides at one coordinate; 1 for a side that shows no speculation."""
+
+    base: float
+    new: float
+
+
+def more_tokens(base: Arm, new: Arm) -> dict[tuple[int, int], TokensAStep]:
+    """By (concurrency, ISL) of the base: where the AL ratio bounds the gain of `new`'s levers; closed loops only.
+
+    Empty where a lever is more than speculation, or where the base speculates and is not known to verify fewer
+    positions: then the step may be shorter, too.
+    """
+    if not _only_speculation(base, new):
+        return {}
+    sides = [realised(c for c in arm.cells if "accept_length" not in c.approximate) for arm in (base, new)]
+    found = {}
+    for there, at in aligned(list(sides[0]), list(sides[1])).items():
+        if at.concurrency is None or at not in sides[0]:
+            continue
+        al_base, al_new = sides[0][at].accept_length, sides[1][there].accept_length
+        if al_base is None and not speculates(base):
+            al_base = 1.0
+        if al_base is not None and al_new is not None and _verifies_more(base, new, al_base) and al_new >= 1:
+            found[at.concurrency, at.isl] = TokensAStep(al_base, al_new)
+    return found
+
+
+def _only_speculation(base: Arm, new: Arm) -> bool:
+    """Whether every lever is speculation by its declared keys, else by its name, and no other setting differs.
+
+    A lone lever of another name without declared keys is one where only settings of speculation differ.
+    """
+    differing, _ = differing_settings(base, new)
+    if not new.levers or not all(map(_speaks, differing)):
+        return False
+    declared = [(lever, new.lever_keys.get(lever, [])) for lever in new.levers]
+    if all(all(map(_speaks, keys)) if keys else _speaks(lever) for lever, keys in declared):
+        return True
+    return len(declared) == 1 and not declared[0][1] and bool(differing)
+
+
+def _speaks(name: str) -> bool:
+    """Whether a lever's name, a key or a pattern of keys is of speculation."""
+    return WORDS.search(name.strip("*?")) is not None
+
+
+def _verifies_more(base: Arm, new: Arm, al_base: float) -> bool:
+    if al_base <= 1 and not _turned_on(base):
+        return True
+    positions = verified_tokens(base.server), verified_tokens(new.server)
+    return positions[0] is not None and positions[1] is not None and positions[0] < positions[1]
 
 
 def speculation(base: Arm, new: Arm) -> list[SpecVerdict]:
@@ -64,7 +127,7 @@ def _taken_apart(
         al_base, assumed = 1.0, True
     al_new = fact_b.accept_length
     inflation = None if al_base is None or al_new is None else al_new / al_base / ratio
-    state, reason = _state(base, new, at, a, b, ratio, (al_base, al_new), comparable_at(fact_a, fact_b, METRIC).why())
+    state, reason = _state(base, new, a, b, ratio, (al_base, al_new), comparable_at(fact_a, fact_b, METRIC).why())
     if assumed and state is not SpecState.NOT_MEASURED:
         reason += f"; {base.name} shows no speculation: 1 token a step"
     return SpecVerdict(
@@ -84,7 +147,6 @@ def _taken_apart(
 def _state(
     base: Arm,
     new: Arm,
-    at: Coordinate,
     a: Column,
     b: Column,
     ratio: float,
@@ -100,9 +162,9 @@ def _state(
     al_base, al_new = accept
     assert al_base is not None and al_new is not None
     inflation = al_new / al_base / ratio
-    text = f"tokens/step {al_base:.2f}->{al_new:.2f}; step time x{inflation:.2f} at C={at.concurrency}"
+    text = f"tokens/step {al_base:.2f}->{al_new:.2f}, step time x{inflation:.2f}, throughput x{ratio:.2f}"
     if al_new < ACCEPT_LEAST:
         return SpecState.ACCEPT_LIMITED, f"{text}: fewer than {ACCEPT_LEAST} tokens a step are accepted"
     if inflation >= SATURATED * al_new / al_base:
         return SpecState.SATURATED, f"{text}: the longer step takes back what acceptance gives"
-    return SpecState.PAYS, f"{text}: throughput x{ratio:.2f}"
+    return SpecState.PAYS, text

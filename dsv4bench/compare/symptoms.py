@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dsv4bench.compare.ladder import mean_known
+from dsv4bench.compare.throughput import source_of
 from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
 
+BURSTY = 3.0  # ICL p99/p50
 RUN_LIMITS = ("max_running_requests", "max_num_seqs", "max_running", "max_batch_size")
 
 # "3 preemptions", "retracted requests: 3"
@@ -80,6 +82,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     high: Level
     first: Level  # the lowest of the ladder
     run_limit: tuple[str, float] | None = None  # the server's told limit on requests that run at once, and its name
+    idle: tuple[int, float] | None = None  # (concurrency of a trace, part of its decode step with nothing on the GPU)
 
     @property
     def may_run_all(self) -> bool:
@@ -107,12 +110,18 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
         return None if ratio is None else math.log(ratio) / math.log(self.high.concurrency / self.low.concurrency)
 
     @property
+    def throughput_ratio(self) -> float | None:
+        rate = source_of([*self.low.cells, *self.high.cells]).rate
+        low, high = (mean_known(rate(c) for c in level.cells) for level in (self.low, self.high))
+        return high / low if low and high else None
+
+    @property
     def tpot_ratio(self) -> float | None:
-        return self.ratio("tpot_mean_s", "tpot_p50_s")
+        return self.ratio("full_load_tpot_mean_s", "tpot_mean_s", "tpot_p50_s")
 
     @property
     def tpot_exponent(self) -> float | None:
-        return self.exponent("tpot_mean_s", "tpot_p50_s")
+        return self.exponent("full_load_tpot_mean_s", "tpot_mean_s", "tpot_p50_s")
 
     @property
     def ttft_ratio(self) -> float | None:
@@ -133,8 +142,17 @@ def argument(key: str) -> str:
     return key.rsplit(".", 1)[-1].lstrip("-").replace("-", "_")
 
 
-def pair(cells: Sequence[Cell], low: int, high: int, server: Mapping[str, Plain] | None = None) -> Pair:
-    """The two levels of one ISL; `cells` holds the whole ladder, `server` the arguments that it told."""
+def pair(
+    cells: Sequence[Cell],
+    low: int,
+    high: int,
+    server: Mapping[str, Plain] | None = None,
+    idle: Mapping[int, float] | None = None,
+) -> Pair:
+    """The two levels of one ISL; `cells` holds the whole ladder, `server` the arguments that it told.
+
+    Of the traces the one counts that was taken at the highest concurrency between the two levels.
+    """
 
     def level(concurrency: int) -> Level:
         return Level(concurrency=concurrency, cells=[c for c in cells if c.concurrency == concurrency])
@@ -144,6 +162,7 @@ def pair(cells: Sequence[Cell], low: int, high: int, server: Mapping[str, Plain]
         high=level(high),
         first=level(min(c.concurrency or low for c in cells)),
         run_limit=_run_limit(server or {}),
+        idle=max(((c, part) for c, part in (idle or {}).items() if low <= c <= high), default=None),
     )
 
 

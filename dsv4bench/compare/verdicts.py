@@ -15,7 +15,7 @@ import msgspec
 from dsv4bench.compare import wording
 from dsv4bench.compare.bounds import Bound, bound_of
 from dsv4bench.compare.comparable import comparable, comparable_at, realised
-from dsv4bench.compare.grading import weigh
+from dsv4bench.compare.grading import Effect, weigh
 from dsv4bench.compare.ruling import Open, judge_family
 from dsv4bench.compare.samples import Column, Coordinate, aligned, columns, known, order, place
 from dsv4bench.compare.statistics import DEFAULT_SIGMA_LAUNCH
@@ -23,6 +23,8 @@ from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.metrics import Metric
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.verdict import CellVerdict, Grade, LeverStatus, LeverVerdict, Verdict, Versus
+
+WHOLE_LEVEL, FULL_LOAD = "output_tok_s", "full_load_tok_s"
 
 Bounds = Mapping[tuple[int, int], Bound]  # (concurrency, ISL) of the base
 
@@ -127,6 +129,7 @@ class _Pair:
         self.to_new = {b: n for n, b in to_base.items()}
         self.everywhere = sorted({*there, *to_base.values()}, key=order)
         self.columns = columns(base, metrics), columns(new, metrics)
+        self.full_load = columns(base, [FULL_LOAD]), columns(new, [FULL_LOAD])
         self.facts = realised(base.cells), realised(new.cells)
         self.recorded = {name for side in self.columns for (name, _), column in side.items() if column.recorded}
         self.refusal, self.notes = _refusal(base, new, across_hardware, lever)
@@ -142,12 +145,26 @@ class _Pair:
         sides = ((base, self.base, at), (new, self.new, there))
         lacking = [wording.absent(c, arm.name, str(p)) for c, arm, p in sides if _figure(c) is None]
         if lacking or base is None or new is None:
-            grade = Grade.P if blank.bound_frac is not None else None
+            grade = Grade.P if blank.bound_source == "profile" else None
             return msgspec.structs.replace(blank, grade=grade, reason="; ".join(lacking))
         unlike = comparable_at(self.facts[0][at], self.facts[1][there], name)
         if self.refusal or not unlike.ok:
             return msgspec.structs.replace(blank, reason=self.refusal or unlike.why())
-        return _weighed(blank, base, new, y, [*unlike.notes, *y.notes, *self.notes])
+        weighed = _weighed(blank, base, new, y, [*unlike.notes, *y.notes, *self.notes])
+        if isinstance(weighed, Open) and name == WHOLE_LEVEL:
+            weighed.notes += self._without_edges(weighed.effect, y, at, there)
+        return weighed
+
+    def _without_edges(self, whole: Effect, y: _Yardstick, at: Coordinate, there: Coordinate) -> list[str]:
+        """What throughput did under full load, where the ramp and drain of short levels bend the change."""
+        base, new = self.full_load[0].get((FULL_LOAD, at)), self.full_load[1].get((FULL_LOAD, there))
+        if base is None or new is None or not base.samples or not new.samples:
+            return []
+        e = weigh(base, new, known(FULL_LOAD), y.sigma)
+        low, high = whole.interval(0.95)
+        if e.estimate is None or e.delta is None or low <= e.delta <= high:
+            return []
+        return [wording.without_edges(e)]
 
     def _blank(self, y: _Yardstick, at: Coordinate, base: Column | None, new: Column | None) -> CellVerdict:
         bound = None
@@ -170,6 +187,7 @@ class _Pair:
             grade=None,
             bound_frac=most,
             bound_note=note,
+            bound_source=bound.source if bound is not None and most is not None else None,
         )
 
 
@@ -185,7 +203,7 @@ def _refusal(base: Arm, new: Arm, across_hardware: bool, lever: LeverVerdict | N
     if lever is not None and lever.status is LeverStatus.CONTRADICTED:
         return f"more than the lever differs: {', '.join(lever.extra_keys)}", notes
     if lever is not None and lever.bundled:
-        notes.append(f"{new.name} bundles {', '.join(lever.levers)}: not separable")
+        notes.append(wording.bundled(new.name, lever.levers, apart=bool(lever.bundle)))
     if lever is not None and lever.status is LeverStatus.UNVERIFIED:
         notes.append("lever unverified")
     return "", notes

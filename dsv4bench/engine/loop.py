@@ -150,6 +150,7 @@ class EngineLoop:
                 self._inbox.clear()
             for call in calls:
                 call()
+            schedule.admit()  # now, so that the gauge counts a request from its prefill on
             self._gauge()
             if schedule.running or schedule.waiting:
                 return True

@@ -25,6 +25,7 @@ HIT_FRAC = 0.10
 ISL_FRAC = 0.02
 SERVER_TPOT_FRAC = 0.10
 FOREIGN_FRAC = 0.02
+EDGES_FRAC = 0.03  # the level's throughput against that under full load
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +94,8 @@ def notes(n: Numbers, e: Evidence) -> list[str]:
         found.append(f"{n.merged_reads_frac:.0%} of reads held more than one chunk")
     if e.server_running_mean is not None and e.concurrency and e.server_running_mean < 0.8 * e.concurrency:
         found.append(f"server ran {e.server_running_mean:.1f} of {e.concurrency} at once")
+    if n.full_load_tok_s and n.output_tok_s and abs(n.output_tok_s / n.full_load_tok_s - 1) > EDGES_FRAC:
+        found.append(f"ramp and drain bend it: {n.full_load_tok_s:.4g} tok/s with C in flight; run longer levels")
     if e.server_tpot_mean_s and n.tpot_mean_s:
         off = n.tpot_mean_s / e.server_tpot_mean_s - 1
         if abs(off) > SERVER_TPOT_FRAC:

@@ -5,6 +5,11 @@ send to last token. Steady window: from the first moment with C in flight to the
 chunks that arrived inside, a request's tokens spread evenly over its chunks where the server does not count as it
 goes. Achieved batch: time-weighted requests in flight (sent, not ended), from event order, over the steady window
 when there is one; decode batch: the same between first and last token.
+
+Under full load: completed requests that lived in the steady window alone, at least C of them. The rest of a level,
+its drain, runs with fewer than C beside it, faster; in a short level that bends every mean and the throughput of the
+whole. Throughput under full load is requests in flight · Σ tokens / Σ end-to-end time of these requests (Little's
+law): whole requests on both sides, so that it has no edges, which a window that cuts through a round of requests has.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from dsv4bench.records.workload import Slo
 
 Window = tuple[int, int]  # ns
 MIN_STEADY_NS = 1_000_000
+BEFORE_FRAC = 0.01  # of its life, a request under full load may have been sent before C were in flight
 LATE_NS = 1_000_000
 
 
@@ -49,6 +55,9 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     tok_s_per_user: float | None
     steady_s: float | None
     steady_frac: float | None
+    full_load_n: int | None
+    full_load_tok_s: float | None
+    full_load_tpot_mean_s: float | None
     goodput_req_s: float | None
     slo_frac: float | None
     ttft_mean_s: float | None
@@ -108,6 +117,8 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
     e2es = _known(r.e2e_s for r in ok)
     steady_s = (window[1] - window[0]) / 1e9 if window else None
     tpot_mean = mean(tpots)
+    achieved = mean_in_flight(((r.t_send_ns, r.t_end_ns) for r in records), over)
+    full = under_full_load(records, window, concurrency)
     good = [r for r in ok if _within(r, slo)] if slo is not None else None
     queue = [(r.t_send_ns - r.t_sched_ns) / 1e9 for r in records if r.t_sched_ns is not None]
     decoding = [(r.t_first_ns, r.t_last_ns) for r in records if r.t_first_ns is not None and r.t_last_ns is not None]
@@ -121,6 +132,8 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
             if concurrency is None
             else "no time with C in flight and more to send"
         )
+    if ok and not full:
+        why["full_load_tok_s"] = "fewer requests than C began and ended while C were in flight, or one of them failed"
     if ok and not tpots:
         why["tpot_p50_s"] = "no request had two tokens that arrived apart"
     return Numbers(
@@ -146,6 +159,9 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         tok_s_per_user=1 / tpot_mean if tpot_mean else None,
         steady_s=steady_s,
         steady_frac=steady_s / duration_s if steady_s is not None and duration_s else None,
+        full_load_n=len(full) if full else None,
+        full_load_tok_s=_full_load_rate(full, achieved),
+        full_load_tpot_mean_s=mean(_known(r.tpot_s for r in full)),
         goodput_req_s=_rate(len(good), duration_s) if good is not None else None,
         slo_frac=len(good) / len(records) if good is not None and records else None,
         ttft_mean_s=mean(ttfts),
@@ -168,7 +184,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         e2e_stream_p50_s=percentile(_known(r.e2e_stream_s for r in ok), 0.5),
         queue_client_p99_s=percentile(queue, 0.99),
         n_late=sum(q * 1e9 > LATE_NS for q in queue) if queue else None,
-        achieved_batch=mean_in_flight(((r.t_send_ns, r.t_end_ns) for r in records), over),
+        achieved_batch=achieved,
         decode_batch=mean_in_flight(decoding, over) if decoding else None,
         peak_in_flight=peak_in_flight(records),
         merged_reads_frac=sum(r.merged_reads for r in records) / reads if reads else None,
@@ -188,6 +204,28 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window 
     if start is None or last_send - start < MIN_STEADY_NS:
         return None
     return start, last_send
+
+
+def under_full_load(
+    records: Sequence[RequestRecord], window: Window | None, concurrency: int | None
+) -> list[RequestRecord]:
+    """The requests that lived in the steady window; none where they are fewer than C, or where one failed."""
+    if window is None or concurrency is None:
+        return []
+    start, last_send = window
+    lived = [r for r in records if r.t_end_ns <= last_send and _began(r, start)]
+    return lived if len(lived) >= concurrency and all(r.ok and r.output_tokens for r in lived) else []
+
+
+def _began(r: RequestRecord, start_ns: int) -> bool:
+    return start_ns - r.t_send_ns <= BEFORE_FRAC * (r.t_end_ns - r.t_send_ns)
+
+
+def _full_load_rate(full: Sequence[RequestRecord], in_flight: float | None) -> float | None:
+    lived_ns = sum(r.t_end_ns - r.t_send_ns for r in full)
+    if not lived_ns or in_flight is None:
+        return None
+    return in_flight * sum(r.output_tokens or 0 for r in full) / (lived_ns / 1e9)
 
 
 def tokens_within(records: Iterable[RequestRecord], window: Window) -> float:

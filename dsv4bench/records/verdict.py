@@ -39,6 +39,7 @@ class Grade(StrEnum):
 
 
 Versus = Literal["parent", "baseline"]
+BoundSource = Literal["profile", "speculation"]
 
 
 class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +66,10 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
     n_new: int = 0
     mde_frac: float | None = None  # the smallest effect that could have been seen
     pairs_needed: int | None = None
-    bound_frac: float | None = None  # at most, from a profile at these coordinates
+    bound_frac: float | None = None  # at most, at these coordinates; its sign is the metric's
     bound_note: str | None = None
-    reason: str = ""
+    bound_source: BoundSource | None = None  # a profile, or the tokens a step of speculation
+    reason: str = ""  # what the other fields do not say: they hold the change and its interval
 
 
 class LeverStatus(StrEnum):
@@ -77,8 +79,23 @@ class LeverStatus(StrEnum):
     NOT_LIVE = "not live"  # it was seen not to be in force: no verdict
 
 
+class BundleLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle at one level: output tok/s over the parent's, of each lever alone, of their product, and together."""
+
+    concurrency: int | None
+    rate_req_s: float | None = None
+    isl: int
+    alone_ratio: dict[str, float]  # lever -> its own configuration over the parent
+    product_ratio: float
+    together_ratio: float
+    over_product_ratio: float  # together over the product
+    over_product_ci: tuple[float, float] | None = None  # paired by block; None: the launches are no pairs
+    proven: bool = False  # that it is not 1, after Holm over the levels
+    text: str
+
+
 class LeverVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration's step from its parent."""
+    """One configuration's step from its parent. `bundle`: taken apart, where each lever was also measured alone."""
 
     config: str
     parent: str
@@ -89,6 +106,7 @@ class LeverVerdict(msgspec.Struct, frozen=True, kw_only=True):
         default_factory=dict
     )  # key -> [parent, new]
     extra_keys: list[str] = msgspec.field(default_factory=list)
+    bundle: list[BundleLevel] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
 
 

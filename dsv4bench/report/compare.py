@@ -118,12 +118,8 @@ def _shared(same: Sequence[CellVerdict], said_once: set[str], several: bool) -> 
         isl = f" ISL {one.isl}" if several else ""
         sd = f" (sd {100 * one.spread_frac[0]:.1f} and {100 * one.spread_frac[1]:.1f} %)" if one.spread_frac else ""
         levels.append(f"{_where(one).removeprefix('at ')}{isl}{_delta(one)}{sd}")
-    note = f"; {v.bound_note}" if v.bound_note else ""
-    reason = "; ".join(part for part in _reasons(v) if part not in said_once and part not in _delta(v))
-    head = (
-        f"no verdict ({v.grade or 'no data'}): {v.config} vs {v.versus_name}, {v.metric}: {', '.join(levels)}{note}"
-    )
-    return head + (f": {reason}" if reason else "")
+    head = f"no verdict ({v.grade or 'no data'}): {v.config} vs {v.versus_name}, {v.metric}: {', '.join(levels)}"
+    return head + _bound_and_reason(v, said_once)
 
 
 def _delta(v: CellVerdict) -> str:
@@ -154,12 +150,13 @@ def lever_lines(levers: Sequence[LeverVerdict]) -> list[str]:
 def speculation_lines(found: Sequence[SpecVerdict]) -> list[str]:
     lines = []
     for s in found:
-        steps = DASH if s.step_time_ratio is None else f"x{s.step_time_ratio:.2f}"
-        tokens = f"{_number(s.tokens_per_step_base)} -> {_number(s.tokens_per_step)}"
-        lines.append(
-            f"{s.config} vs {s.base} at C={s.concurrency}: tokens a step {tokens}, step time {steps}, "
-            f"throughput x{s.throughput_ratio:.2f}: {s.state} ({s.reason})"
-        )
+        ratio = f"throughput x{s.throughput_ratio:.2f}"
+        figures = ""
+        if ratio not in s.reason:
+            steps = DASH if s.step_time_ratio is None else f"x{s.step_time_ratio:.2f}"
+            tokens = f"{_number(s.tokens_per_step_base)} -> {_number(s.tokens_per_step)}"
+            figures = f"tokens a step {tokens}, step time {steps}, {ratio}: "
+        lines.append(f"{s.config} vs {s.base} at C={s.concurrency}: {figures}{s.state} ({s.reason})")
     return lines
 
 
@@ -222,10 +219,16 @@ def _line(v: CellVerdict, said_once: set[str]) -> str:
     sd = (
         f" (sd {100 * spread[0]:.1f} % of the base, {100 * spread[1]:.1f} % of the new)" if spread is not None else ""
     )
-    note = f"; {v.bound_note}" if v.bound_note else ""
-    reason = "; ".join(part for part in _reasons(v) if part not in said_once and part not in change)
     head = f"{v.config} vs {v.versus_name}, {v.metric} {_where(v)}"
-    return f"{word}{grade}: {head}{change}{interval}{sd}{note}" + (f": {reason}" if reason else "")
+    return f"{word}{grade}: {head}{change}{interval}{sd}{_bound_and_reason(v, said_once)}"
+
+
+def _bound_and_reason(v: CellVerdict, said_once: set[str]) -> str:
+    """`; at most …; …`, or `: …` where the reason stands alone. Older documents repeat the change in it."""
+    reason = "; ".join(part for part in _reasons(v) if part not in said_once and part not in _delta(v))
+    return "".join(
+        (f"; {v.bound_note}" if v.bound_note else "", f"{'; ' if v.bound_note else ': '}{reason}" if reason else "")
+    )
 
 
 def _change(v: CellVerdict) -> str:

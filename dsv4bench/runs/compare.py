@@ -6,7 +6,6 @@ whose parent is among those loaded is judged against both. Kernel shares of the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dsv4bench.compare.bounds import lever_bounds
+from dsv4bench.compare.bundles import measured_alone, taken_apart
 from dsv4bench.compare.claims import complete
 from dsv4bench.compare.comparable import comparable
 from dsv4bench.compare.levers import lever_verdict
@@ -26,10 +26,11 @@ from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.gpus import Gpu, find
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.shares import KernelShare, SharesDocument
-from dsv4bench.records.verdict import InputNote, LeverStatus, LeverVerdict, VerdictDocument
+from dsv4bench.records.verdict import LeverStatus, LeverVerdict, VerdictDocument
 from dsv4bench.runs.arms import load_arms
 from dsv4bench.runs.campaign_arms import load_campaign_run
 from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
+from dsv4bench.runs.made_from import input_note
 from dsv4bench.runs.predictions import fill
 from dsv4bench.store import breakdowns, calibration, campaigns, verdict_files
 
@@ -95,18 +96,20 @@ def judge_all(
     arms: Sequence[Arm], o: CompareOptions, noise: Noise, shares: SharesDocument | None = None
 ) -> VerdictDocument:
     """Every configuration against its parent and against the baseline; pure but for its name."""
-    by_name = {a.name: a for a in arms}
     baseline = next((a for a in arms if a.parent is None), arms[0]) if _is_tree(arms) else arms[0]
+    parents = _parents(arms, baseline)
     cells, levers, spec = [], [], []
     metrics = _present(arms, o.metrics)
     deltas = {name: value for name, value in o.deltas_frac.items() if name in metrics}
     for arm in arms:
         if arm is baseline:
             continue
-        parent = by_name.get(arm.parent or "", baseline)
-        lever = lever_verdict(parent, arm)
+        parent = parents[arm.name]
+        siblings = [a for a in arms if a is not arm and parents.get(a.name) is parent]
+        alone = measured_alone(parent, arm, siblings, across_hardware=o.across_hardware)
+        lever = taken_apart(lever_verdict(parent, arm), parent, arm, alone)
         levers.append(lever)
-        bounds = lever_bounds(parent, arm, _shares(parent, o, shares))
+        bounds = lever_bounds(parent, arm, _shares(parent, o, shares), alone)
         common: dict[str, Any] = {
             "metrics": metrics,
             "sigma_launch_frac": dict(noise.launch_frac) or None,
@@ -132,9 +135,15 @@ def judge_all(
         cells=cells,
         levers=levers,
         speculation=spec,
-        scaling=scaling_report(arms, gpu=o.gpu, tp=o.tp),
+        scaling=scaling_report(arms, gpu=o.gpu, tp=o.tp, shares=_every_share(arms, o, shares)),
         notes=_notes(arms, levers, noise),
     )
+
+
+def _parents(arms: Sequence[Arm], baseline: Arm) -> dict[str, Arm]:
+    """What each configuration but the baseline is judged against: its parent, else the baseline."""
+    by_name = {a.name: a for a in arms}
+    return {a.name: by_name.get(a.parent or "", baseline) for a in arms if a is not baseline}
 
 
 def deltas_of(pairs: Sequence[str]) -> Mapping[str, float]:
@@ -202,17 +211,15 @@ def _present(arms: Sequence[Arm], metrics: Sequence[str]) -> list[str]:
     return present or list(metrics)
 
 
-def input_note(a: Arm) -> InputNote:
-    """What a comparison is made from: the experiments of an arm, and the digest of its cells."""
-    digest = hashlib.sha256(msgspec.json.encode(a.cells)).hexdigest()[:16]
-    return InputNote(name=a.name, source=a.source, ids=a.ids, cells_sha256=digest)
-
-
 def _shares(parent: Arm, o: CompareOptions, shares: SharesDocument | None) -> list[KernelShare]:
     """Of the parent's decode time: published with the campaign, or from a stored breakdown."""
     if shares is not None:
         return shares.shares
     return breakdowns.shares_of(o.root, parent.name, parent.ids).shares
+
+
+def _every_share(arms: Sequence[Arm], o: CompareOptions, shares: SharesDocument | None) -> list[KernelShare]:
+    return shares.shares if shares is not None else [s for a in arms for s in _shares(a, o, None)]
 
 
 def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:

@@ -5,7 +5,6 @@ The verdict lies in results/verdicts/ whatever the outcome, with the hashes of t
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,10 +19,10 @@ from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.codec import encode
 from dsv4bench.records.gate import GateDocument, Outcome
-from dsv4bench.records.verdict import InputNote
 from dsv4bench.runs.arms import arm_of, load_arms
 from dsv4bench.runs.baselines import is_number, pinned_id
 from dsv4bench.runs.campaign_arms import load_campaign_run
+from dsv4bench.runs.made_from import input_note
 from dsv4bench.store import baselines, calibration, campaigns, files
 from dsv4bench.store.naming import iso, slug, utc_now
 from dsv4bench.store.store import Store
@@ -67,7 +66,7 @@ def run_gate(
         baseline_id=base_id,
         candidate=candidate,
         overrides=list(overrides),
-        inputs=[_input(base), _input(new)],
+        inputs=[input_note(base), input_note(new)],
         notes=[*document.notes, *said, *drifted],
     )
     keep(root, document)
@@ -120,13 +119,6 @@ def keep(root: str, document: GateDocument) -> Path:
 def _verdict_id(moment: datetime, baseline: str, candidate: str) -> str:
     stamp = moment.strftime("%Y%m%dT%H%M%SZ")
     return f"{stamp}-gate-{slug(baseline)}-vs-{slug(candidate)}-{secrets.token_hex(2)}"
-
-
-def _input(arm: Arm) -> InputNote:
-    digest = hashlib.sha256()
-    for c in arm.cells:
-        digest.update(encode(c) + b"\n")
-    return InputNote(name=arm.name, source=arm.source, ids=arm.ids, cells_sha256=digest.hexdigest())
 
 
 def _drift(store: Store, base: Arm, base_id: str) -> list[str]:

@@ -14,8 +14,9 @@ from dsv4bench.errors import BenchError
 from dsv4bench.records.campaign import Campaign
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.runs.campaign_arms import complete_ids
-from dsv4bench.runs.compare import CompareOptions, input_note, run_compare
+from dsv4bench.runs.compare import CompareOptions, run_compare
 from dsv4bench.runs.experiment_arm import arm_of
+from dsv4bench.runs.made_from import input_note
 from dsv4bench.store.experiment import ExperimentDir
 
 

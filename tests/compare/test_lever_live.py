@@ -13,7 +13,7 @@ from dsv4bench.compare.verdicts import compare_arms
 from dsv4bench.records.campaign import LeverLive, Live
 from dsv4bench.records.verdict import CellVerdict, LeverStatus, Verdict
 from dsv4bench.report.compare import lever_lines
-from dsv4bench.report.findings_tables import lever_notes
+from dsv4bench.report.findings.tables import lever_notes
 from dsv4bench.scenario.launched import LiveSpec
 
 NOTHING: dict[str, Any] = {"args": None, "env": None, "log": None, "kernels": None}

@@ -63,7 +63,7 @@ def test_a_difference_is_a_near_tie_within_the_limit(other: float, same: bool) -
     assert (p.same, pair.first_difference, pair.near_tie) == (same, 5, same)
     assert pair.gap == pytest.approx(-0.1 - other)
     assert ("1 at a near-tie (within 0.25)" in p.why) is same
-    assert ("prompt 0, position 5: the other token's log-probability is" in p.why) is not same
+    assert ("prompt 0, token 5: the other token's log-probability is" in p.why) is not same
 
 
 def test_one_real_difference_among_near_ties_is_enough() -> None:
@@ -71,7 +71,9 @@ def test_one_real_difference_among_near_ties_is_enough() -> None:
     base = outputs(TEXT, TEXT, best=[told(TEXT, {3: {"new": -0.2}}), told(TEXT, {3: {"new": -2.0}})])
     p = parity(base, outputs(new, new))
     assert (p.same, [x.near_tie for x in p.pairs]) == (False, [True, False])
-    assert "2 of 2 prompts part: 1 at a near-tie (within 0.25), 1 where it is none" in p.why
+    assert p.why.startswith(
+        "2 of 2 prompts part (first at token 3): 1 at a near-tie (within 0.25), 1 where it is none"
+    )
 
 
 def test_the_new_one_must_hold_it_for_a_near_tie_too() -> None:
@@ -93,7 +95,48 @@ def test_a_token_that_was_not_told_is_at_least_so_far_below() -> None:
 def test_without_log_probabilities_a_difference_cannot_be_told() -> None:
     p = compared(5, None)
     assert (p.same, p.pairs[0].first_difference, p.pairs[0].near_tie) == (None, 5, None)
-    assert "tells no log-probability" in p.why
+    why = "1 of 1 prompts part (first at token 5); {} log-probabilities, so near-ties cannot be told from faults"
+    assert p.why == why.format("neither server tells")
+    assert compared(5, None, {TEXT[5]: -0.2}).why == why.format("the baseline's server tells no")
+
+
+def test_what_both_servers_do_not_tell_is_said_once() -> None:
+    notes = ["the server does not take logprobs", "the server tells no log-probabilities"]
+    texts = [changed(8), changed(6), TEXT, changed(11)]
+    p = parity(outputs(*[TEXT] * 4, notes=notes), outputs(*texts, notes=notes))
+    assert p.why == (
+        "3 of 4 prompts part (first at token 6); neither server tells log-probabilities, so near-ties cannot be told "
+        "from faults"
+    )
+    assert p.outcome == "cannot be told"
+    same = parity(outputs(TEXT, notes=notes), outputs(TEXT, notes=notes))
+    assert (same.outcome, same.why) == ("the same", ""), "without a difference nobody misses them"
+
+
+def test_other_notes_stay_and_those_of_both_are_said_once() -> None:
+    refused = "the server does not take logprobs, top_logprobs, ignore_eos"
+    base = outputs(TEXT, notes=[refused, "a text may end early"])
+    p = parity(base, outputs(TEXT, notes=[refused, "1 of 2 prompts failed: x"]))
+    assert p.why == (
+        "both: the server does not take ignore_eos; slow: a text may end early; fast: 1 of 2 prompts failed: x"
+    )
+
+
+def test_a_position_that_alone_is_not_told_is_named() -> None:
+    best = told(TEXT)
+    best[5] = {}
+    p = parity(outputs(TEXT, best=[best]), outputs(changed(5)))
+    assert p.why == (
+        "1 of 1 prompts part (first at token 5): 1 where it cannot be told; prompt 0, token 5: the baseline's server "
+        "tells no log-probability there"
+    )
+
+
+def test_one_difference_is_told_for_all() -> None:
+    best = [told(TEXT, {at: {"new": -3.0}}) for at in (2, 4, 6)]
+    p = parity(outputs(*[TEXT] * 3, best=best), outputs(*map(changed, (2, 4, 6))))
+    assert p.why.count("prompt ") == 1 and p.why.endswith("(near-tie: 0.25) (and 2 more)")
+    assert p.outcome == "DIFFERENT"
 
 
 def test_nothing_is_compared_beyond_the_first_difference() -> None:

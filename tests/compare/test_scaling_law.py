@@ -93,9 +93,36 @@ def test_sources_are_not_mixed() -> None:
 
 
 def test_steady_throughput_wins_only_where_every_level_has_it() -> None:
-    cells = [msgspec.structs.replace(c, output_tok_s_steady=2 * (c.output_tok_s or 0)) for c in Server().cells()]
+    cells = [msgspec.structs.replace(c, output_tok_s_steady=1.02 * (c.output_tok_s or 0)) for c in Server().cells()]
     (all_steady,), (one_less,) = ladders(arm(cells)), ladders(arm(changed(cells, 4, output_tok_s_steady=None)))
-    assert all_steady.measured_tok_s(8) == pytest.approx(2 * (one_less.measured_tok_s(8) or 0))
+    assert all_steady.measured_tok_s(8) == pytest.approx(1.02 * (one_less.measured_tok_s(8) or 0))
+
+
+def test_a_steady_window_that_cuts_through_a_round_serves_no_level() -> None:
+    cells = [msgspec.structs.replace(c, output_tok_s_steady=1.02 * (c.output_tok_s or 0)) for c in Server().cells()]
+    worst = cells[-1].concurrency or 0
+    (ladder,) = ladders(arm(changed(cells, worst, output_tok_s_steady=0.91 * (cells[-1].output_tok_s or 0))))
+    assert [r.output_tok_s for r in ladder.rungs] == [pytest.approx(c.output_tok_s) for c in cells]
+    (note,) = ladder.notes
+    assert f"C={worst}" in note and "9.0%" in note and "run longer levels" in note
+
+
+def test_full_load_is_the_source_of_both_where_every_level_has_it() -> None:
+    cells = [
+        msgspec.structs.replace(
+            c,
+            output_tok_s_steady=0.5 * (c.output_tok_s or 0),
+            full_load_tok_s=1.1 * (c.output_tok_s or 0),
+            full_load_tpot_mean_s=1.2 * (c.tpot_mean_s or 0),
+        )
+        for c in Server().cells()
+    ]
+    (full,), (one_less,) = ladders(arm(cells)), ladders(arm(changed(cells, 4, full_load_tpot_mean_s=None)))
+    (none,) = ladders(arm(Server().cells()))
+    assert [r.output_tok_s for r in full.rungs] == [pytest.approx(1.1 * (r.output_tok_s or 0)) for r in none.rungs]
+    assert [r.step_s for r in full.rungs] == [pytest.approx(1.2 * r.step_s) for r in none.rungs]
+    assert [r.step_s for r in one_less.rungs] == [r.step_s for r in none.rungs]  # never mixed
+    assert not full.notes
 
 
 def test_repeats_are_averaged_within_a_launch() -> None:

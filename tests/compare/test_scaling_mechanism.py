@@ -11,6 +11,7 @@ from queueing import GAUGES, Server, arm, changed, published, without
 from dsv4bench.compare.mechanism import find_mechanism
 from dsv4bench.compare.scaling import scaling_report
 from dsv4bench.records.cell import Cell, Invalid
+from dsv4bench.records.shares import KernelShare, Of
 from dsv4bench.records.verdict import Mechanism
 
 LEVELS = (1, 2, 4, 8, 16, 32)
@@ -26,7 +27,44 @@ def test_per_sequence_cost() -> None:
     assert found.evidence[0].startswith("TPOT x1.93 from C=16 to C=32")
     assert any(e.startswith("client CPU-bound: worker CPU 20%") for e in found.excluded)
     assert any(e.startswith("admission cap: the server ran 32.0 of 32") for e in found.excluded)
-    assert any("host-bound: not determinable without a trace" in e for e in found.evidence)
+    assert any("host-bound server: not determinable without a trace" in e for e in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("idle", "name", "where", "text"),
+    [
+        (
+            {1: 0.5, 16: 0.001},
+            "per-sequence kernel cost",
+            "excluded",
+            "the GPU idles 0.1% of the decode step at C=16",
+        ),
+        ({16: 0.001, 32: 0.4}, "host-bound server", "evidence", "the GPU idles 40.0% of the decode step at C=32"),
+        ({32: 0.2}, "per-sequence kernel cost", "evidence", "not excluded: host-bound server: the GPU idles 20.0%"),
+        ({1: 0.5}, "per-sequence kernel cost", "evidence", "host-bound server: not determinable without a trace"),
+    ],
+)
+def test_a_trace_tells_a_host_bound_server(idle: dict[int, float], name: str, where: str, text: str) -> None:
+    found = find_mechanism(Server().cells(), 16, 32, {}, idle)
+    assert found.name == name
+    assert any(text in line for line in getattr(found, where))
+
+
+def test_the_idle_share_comes_from_a_breakdown_of_the_step() -> None:
+    def share(component: str, frac: float, of: Of = "span") -> KernelShare:
+        return KernelShare(config="x", kernel=component, component=component, concurrency=32, share_frac=frac, of=of)
+
+    def mechanism(*shares: KernelShare) -> str:
+        (law,) = scaling_report([arm(Server().cells())], shares=shares).laws
+        assert law.mechanism is not None
+        return law.mechanism.name
+
+    config = arm(Server().cells()).name
+    shares = [msgspec.structs.replace(s, config=config) for s in (share("moe", 0.5), share("idle", 0.5))]
+    assert mechanism(*shares) == "host-bound server"
+    assert mechanism(shares[0]) == "per-sequence kernel cost"  # a breakdown without an idle row: none
+    assert mechanism(*(msgspec.structs.replace(s, of="busy") for s in shares)) == "per-sequence kernel cost"
+    assert mechanism(*(msgspec.structs.replace(s, config="another") for s in shares)) == "per-sequence kernel cost"
 
 
 def test_an_admission_cap_with_its_argument() -> None:

@@ -24,7 +24,7 @@ def test_step_inflation_of_the_campaign() -> None:
     assert [v.step_time_ratio for v in found] == [pytest.approx(x, abs=0.005) for x in (1.31, 1.87, 1.89)]
     assert [v.state for v in found] == [SpecState.PAYS, SpecState.SATURATED, SpecState.SATURATED]
     assert found[0].reason == (
-        "tokens/step 1.00->1.92; step time x1.31 at C=1: throughput x1.47; A shows no speculation: 1 token a step"
+        "tokens/step 1.00->1.92, step time x1.31, throughput x1.47; A shows no speculation: 1 token a step"
     )
 
 

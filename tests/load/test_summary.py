@@ -245,6 +245,44 @@ def test_steady_throughput_without_a_steady_window() -> None:
     assert n.achieved_batch is not None  # over the whole run then
 
 
+def in_step(rounds: int, c: int = 4, tokens: int = 5) -> list[RequestRecord]:
+    """C requests start together; each prefill holds all up for 10 ms, then `tokens` steps of 20 ms. The last round
+    drains: it is one request, at 10 ms a step, as nothing is sent after it."""
+    records, t = [], 0.0
+    for _ in range(rounds):
+        for i in range(c):
+            first = t + 10 * c
+            records.append(rec(t + i * 0.001, [first + 20 * k for k in range(1, tokens + 1)], n=tokens))
+        t += 10 * c + 20 * tokens
+    records.append(rec(t, [t + 20 + 10 * k for k in range(1, tokens + 1)], n=tokens))
+    return records
+
+
+def test_full_load_has_no_edges() -> None:
+    short, long = summarise(in_step(2), 4), summarise(in_step(50), 4)
+    rate = 4 * 5 / 0.140  # a round: 40 ms of prefill, five steps of 20 ms
+    for n in (short, long):
+        assert n.full_load_tok_s == pytest.approx(rate, rel=1e-3)
+        assert n.full_load_tpot_mean_s == pytest.approx(0.020)
+    assert short.full_load_n == 8 and long.full_load_n == 200
+    # the figures that it stands beside are bent by the drain in a short level, and agree in a long one
+    assert short.tpot_mean_s == pytest.approx((8 * 0.020 + 0.010) / 9)
+    assert short.output_tok_s == pytest.approx(45 / 0.350) and long.output_tok_s == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("records", [in_step(1), closed_loop()[:2], []])
+def test_without_a_round_under_full_load_there_is_no_figure(records: list[RequestRecord]) -> None:
+    n = summarise(records[:4], 4)
+    assert n.full_load_tok_s is None and n.full_load_n is None and n.full_load_tpot_mean_s is None
+    assert not records or "full_load_tok_s" in n.why_null
+
+
+def test_a_failure_under_full_load_leaves_no_figure() -> None:
+    records = in_step(3)
+    records[5] = failed(records[5].t_send_ns / MS, records[5].t_end_ns / MS)
+    assert summarise(records, 4).full_load_tok_s is None
+
+
 def test_tokens_inside_a_window_are_even_over_chunks_or_as_the_server_counted() -> None:
     even = rec(0, [10, 20, 30], n=9)
     assert tokens_within([even], (5 * MS, 20 * MS)) == 6.0

@@ -122,7 +122,7 @@ def test_every_outcome_has_its_exit_code(tmp_path: Path, pinned: str, new: Any, 
     assert (tmp_path / "baselines.yaml").read_bytes() == before  # a gate never moves a baseline
     kept = tmp_path / "verdicts" / f"{document.id}.json"
     assert decode(kept.read_bytes(), GateDocument, "kept") == document
-    assert [len(i.cells_sha256) for i in document.inputs] == [64, 64] and document.inputs[1].ids == [found]
+    assert [len(i.cells_sha256) for i in document.inputs] == [16, 16] and document.inputs[1].ids == [found]
     suite = ElementTree.parse(junit).getroot()[0]
     red = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     assert (red == 0) == (outcome is Outcome.PASS)

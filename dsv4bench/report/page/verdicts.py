@@ -96,10 +96,11 @@ def _grade(v: CellVerdict) -> str:
 
 
 def bound(v: CellVerdict) -> str:
-    """At most, from a profile; else what could have been seen at all."""
+    """At most, from a profile or the tokens a step; else what could have been seen at all."""
     said = []
     if v.bound_frac is not None:
-        said.append(f"at most {percent(v.bound_frac)}")
+        by = " (tokens a step)" if v.bound_source == "speculation" else ""
+        said.append(f"at most {percent(v.bound_frac)}{by}")
     if v.mde_frac is not None and v.verdict in (Verdict.UNRESOLVED, Verdict.NO_EFFECT, Verdict.TRIVIAL):
         said.append(f"could see {100 * v.mde_frac:.1f} %")
     if v.pairs_needed is not None and v.verdict is Verdict.UNRESOLVED:
