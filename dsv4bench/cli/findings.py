@@ -7,7 +7,7 @@ import typer
 
 def findings(
     verdicts: list[str] | None = typer.Argument(
-        None, help="Comparisons by id. Default: the newest of each set of configurations."
+        None, help="Comparisons by id. Default: the newest of each campaign and of each set of configurations."
     ),
     check: bool = typer.Option(False, "--check", help="Change nothing; exit 1 when a block was edited or is stale."),
     file: str = typer.Option("PROFILE_FINDINGS.md", "--file", help="The file to write or to check."),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 DASH = "–"
+WIDTH = 118
+# No line begins with what Markdown takes for a list or a heading; a tag and a percent sign stay with their number.
+_KEPT_BACK = re.compile(r" (?=(?:[-+*>#=]+|\d+[.)])(?: |$)|\[[vp][:0-9a-f]|%)")
+_GLUE = "\0"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -15,6 +21,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+def wrapped(lines: Iterable[str], indent: str = "") -> str:
+    """As `bullets`, each cut at spaces to lines of at most `WIDTH` characters; a longer word stays whole."""
+    return "\n".join(_wrapped(line, f"{indent}- ", f"{indent}  ") for line in lines)
+
+
+def paragraph(line: str) -> str:
+    """One line of text, cut as in `wrapped`."""
+    return _wrapped(line, "", "")
+
+
+def _wrapped(line: str, first: str, further: str) -> str:
+    glued = _KEPT_BACK.sub(_GLUE, " ".join(line.split()))
+    cut = textwrap.fill(
+        glued,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return cut.replace(_GLUE, " ")
 
 
 def text(value: object) -> str:

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dsv4bench.records.prediction import Measured, Prediction
-from dsv4bench.report.findings_tables import outcome
+from dsv4bench.report.findings import tables
+from dsv4bench.report.findings.tables import outcome
 from dsv4bench.report.markdown import percent
 
 Ledger = Sequence[tuple[Prediction, Measured | None]]
@@ -27,7 +28,7 @@ def ledger_table(ledger: Ledger) -> Table:
 
 def interval(p: Prediction) -> str:
     """`+20.0 % to +45.0 % vs A`."""
-    return f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)} vs {p.parent or 'its parent'}"
+    return f"{tables.interval(p)} vs {p.parent or 'its parent'}"
 
 
 def prediction_line(p: Prediction) -> str:

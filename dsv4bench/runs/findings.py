@@ -1,7 +1,7 @@
 """`dsv4bench findings`: stored comparisons and the ledger into PROFILE_FINDINGS.md, people's prose kept.
 
-Of each set of configurations that was compared, the newest comparison counts, unless ids are named. `check` changes
-nothing and says what in the file is not what the data give.
+Of each campaign, and of each set of configurations on one GPU, the newest comparison counts, unless ids are named.
+`check` changes nothing and says what in the file is not what the data give.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from pathlib import Path
 import msgspec
 
 from dsv4bench.errors import SchemaError, StoreError, UsageError
-from dsv4bench.records.verdict import VerdictDocument
-from dsv4bench.report import findings, markers
-from dsv4bench.report.experiments import header_lines
+from dsv4bench.report import markers
+from dsv4bench.report.findings import sections
+from dsv4bench.report.findings.data import Compared, Findings
+from dsv4bench.runs.findings_behind import behind
+from dsv4bench.runs.findings_choice import newest
 from dsv4bench.store import predictions, verdict_files
 from dsv4bench.store.files import write_whole
-from dsv4bench.store.store import Store
 
 FILE = "PROFILE_FINDINGS.md"
 
@@ -35,13 +36,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def write_findings(root: str, file: str = FILE, names: Sequence[str] = ()) -> Outcome:
     """Create or renew the file. Raises UsageError for a block edited by hand, StoreError for no comparison."""
     data, warnings = gather(root, names)
-    blocks = findings.blocks(data)
+    blocks = sections.blocks(data)
     path = Path(file)
     before = _text(path) if path.exists() else None
-    after = markers.merge(findings.new_file(blocks) if before is None else before, blocks, file)
+    after = markers.merge(sections.new_file(blocks) if before is None else before, blocks, file)
     if after != before:
         write_whole(path, after.encode())
-    ids = [d.id or "" for d in data.documents]
+    ids = [_id(c) for c in data.compared]
     return Outcome(path=file, verdicts=ids, changed=after != before, warnings=warnings)
 
 
@@ -51,12 +52,12 @@ def check_findings(root: str, file: str = FILE, names: Sequence[str] = ()) -> Ou
     if not path.exists():
         raise UsageError(f"{file}: there is no such file to check", "dsv4bench findings writes it")
     data, warnings = gather(root, names)
-    found = [p.text for p in markers.problems(_text(path), findings.blocks(data), file)]
-    ids = [d.id or "" for d in data.documents]
+    found = [p.text for p in markers.problems(_text(path), sections.blocks(data), file)]
+    ids = [_id(c) for c in data.compared]
     return Outcome(path=file, verdicts=ids, changed=False, problems=found, warnings=warnings)
 
 
-def gather(root: str, names: Sequence[str]) -> tuple[findings.Findings, list[str]]:
+def gather(root: str, names: Sequence[str]) -> tuple[Findings, list[str]]:
     """What the blocks are rendered from, and warnings: what cannot be read is left out and named.
 
     Raises StoreError when nothing was compared.
@@ -65,43 +66,25 @@ def gather(root: str, names: Sequence[str]) -> tuple[findings.Findings, list[str
     if names:
         documents = [verdict_files.find(root, n) for n in names]
     else:
-        newest = {_subject(d): d for d in verdict_files.read_all(root, warnings) if d.error is None}
-        documents = sorted(newest.values(), key=lambda d: (d.created_utc or "", d.id or ""), reverse=True)
+        documents = newest(root, verdict_files.read_all(root, warnings))
     if not documents:
         raise StoreError(
             f"{root}: no comparison is stored there", "dsv4bench compare baseline configB, then findings again"
         )
     ledger = predictions.ledger(root, warnings)
-    setups: dict[str, list[str]] = {}
-    readable = []
+    found = []
     for d in documents:
         try:
-            setups[d.id or ""] = _setup(root, d)
+            found.append(behind(root, d, warnings))
         except SchemaError as e:
             warnings.append(f"comparison {d.id} is left out: {e.message}")
-        else:
-            readable.append(d)
-    if not readable:
+    if not found:
         raise StoreError(f"{root}: no comparison can be shown: {warnings[-1]}", "compare those that are whole anew")
-    documents = readable
-    return findings.Findings(documents=documents, ledger=ledger, setups=setups), warnings
+    return Findings(compared=found, ledger=ledger), list(dict.fromkeys(warnings))
 
 
-def _subject(d: VerdictDocument) -> tuple[str, ...]:
-    """Configurations of one name in two campaigns are not the same ones."""
-    return d.campaign or "", *sorted(f"{i.source}/{i.name}" for i in d.inputs)
-
-
-def _setup(root: str, d: VerdictDocument) -> list[str]:
-    """The headers of the experiments compared; one that is not here is said to be missing."""
-    store, lines = Store(root), list[str]()
-    for note in d.inputs:
-        for experiment_id in note.ids if note.source == "dsv4bench" else []:
-            try:
-                lines += header_lines(store.open(experiment_id).experiment)
-            except StoreError:
-                lines.append(f"{experiment_id}: not in {root}")
-    return list(dict.fromkeys(lines))
+def _id(c: Compared) -> str:
+    return c.document.id or ""
 
 
 def _text(path: Path) -> str:

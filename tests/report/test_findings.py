@@ -13,21 +13,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runs"))
 from campaign_samples import FOLDER, compared
 
 from dsv4bench.records.prediction import Measured, Prediction
-from dsv4bench.records.verdict import Grade, Verdict, VerdictDocument
-from dsv4bench.report.findings import Findings, blocks, new_file
+from dsv4bench.records.verdict import Grade, Mechanism, ScalingLaw, ScalingReport, Verdict, VerdictDocument
+from dsv4bench.report.findings.data import Compared, Findings
+from dsv4bench.report.findings.sections import blocks, new_file
 from dsv4bench.runs.campaign_data import load_campaign
 
 DOCUMENT = msgspec.structs.replace(compared(load_campaign(FOLDER)), id="20261129T000000Z-baseline-vs-A-B-1f3a")
+FINDINGS = Findings(compared=[Compared(document=DOCUMENT)])
 
 
 def rendered(*documents: VerdictDocument, **fields: object) -> dict[str, str]:
-    return {b.id: b.body for b in blocks(Findings(documents=list(documents or [DOCUMENT]), **fields))}  # type: ignore[arg-type]
+    compared = [Compared(document=d) for d in documents or [DOCUMENT]]
+    return {b.id: b.body for b in blocks(Findings(compared=compared, **fields))}  # type: ignore[arg-type]
+
+
+def on_one_line(body: str) -> str:
+    """Without the cuts of long lines."""
+    return re.sub(r"\n  (?! *-)", " ", body)
 
 
 def test_the_ten_sections_in_order() -> None:
-    headings = list(dict.fromkeys(b.heading for b in blocks(Findings(documents=[DOCUMENT]))))
+    headings = list(dict.fromkeys(b.heading for b in blocks(FINDINGS)))
     assert [h.split()[1] for h in headings] == [str(n) for n in range(1, 11)]
-    text = new_file(blocks(Findings(documents=[DOCUMENT])))
+    text = new_file(blocks(FINDINGS))
     assert all(h in text for h in headings) and "(negative)" in text
 
 
@@ -35,24 +43,77 @@ def test_every_line_with_a_number_names_its_source() -> None:
     for name, body in rendered().items():
         if name in ("predictions", "claims"):  # a claim's lines stand under the tag of the claim
             continue
-        for line in body.split("\n"):
+        for line in on_one_line(body).split("\n"):
             head = line.startswith(("| ---", "| output", "| lever", "| config", "| kernel", "| change"))
             if re.search(r"\d", line) and not head and not line.endswith(":"):
                 assert "[v:1f3a]" in line, line
 
 
-def test_the_bottom_line_is_five_lines_at_most() -> None:
-    body = rendered(DOCUMENT, DOCUMENT, DOCUMENT)["bottom-line"]
-    assert len(body.split("\n")) == 5
-    assert "At C=16 B gives the most, 23.6 tok/s, +1.7 % vs baseline (23.2; no verdict, E0)." in body
-    assert "at most 258 tok/s at C=16; the target is 1000" in body
+def test_the_bottom_line_answers_what_was_best_what_was_reached_and_where_the_baseline_stops() -> None:
+    lines = on_one_line(rendered()["bottom-line"]).split("\n")
+    assert lines[0] == "**baseline, A, B on sm_120 (as its text says)** [v:1f3a]"
+    assert [line.split()[1] for line in lines[2:]] == ["Best:", "Target", "Where", "Throughput", "Of"]
+    assert "C=16 B gives the most, 23.6 tok/s, +1.7 % vs baseline (23.2; no verdict, E0)." in lines[2]
+    assert "1000 tok/s at C=16: not reached, the most is B 23.6 (vs baseline: no verdict, E0)" in lines[3]
+    assert "the whole plan, from baseline, gives at most 258 tok/s" in lines[3]
+    assert "at most ~24 tok/s measured (C=8); flat from C=8 at 23.6 tok/s (provisional)" in lines[4]
+    assert "no ceiling is known, t(C) = a + b·C does not hold" in lines[4]
+    assert "mechanism: not determined" in lines[4] and "grows with C" not in lines[4]
+
+
+def test_who_reached_the_target_and_by_which_grade() -> None:
+    assert DOCUMENT.goal is not None
+    goal = msgspec.structs.replace(DOCUMENT.goal, target_tok_s=23.2)
+    body = on_one_line(rendered(msgspec.structs.replace(DOCUMENT, goal=goal))["bottom-line"])
+    assert "reached by baseline 23.2, A 23.2, B 23.6 (vs baseline: no verdict, E0)." in body and "plan" not in body
+    elsewhere = msgspec.structs.replace(goal, concurrency=64)
+    body = rendered(msgspec.structs.replace(DOCUMENT, goal=elsewhere))["bottom-line"]
+    assert "Target 23.2 tok/s at C=64: not measured there;" in body
+
+
+def test_a_law_that_holds_gives_ceiling_knee_and_what_grows() -> None:
+    law = ScalingLaw(
+        config="baseline",
+        isl=DOCUMENT.figures[0].isl,
+        a_s=0.0025654,
+        b_s=0.00329517,
+        ceiling_tok_s=303.475,
+        ceiling_ci_tok_s=(302.51, 304.442),
+        knee=0.778533,
+        knee_ci=None,
+        n_launches=4,
+        levels=[1, 4, 16, 32],
+        holds=True,
+        mechanism=Mechanism(name="per-sequence kernel cost", evidence=[], excluded=[]),
+    )
+    scaled = msgspec.structs.replace(DOCUMENT, scaling=ScalingReport(laws=[law]))
+    body = on_one_line(rendered(scaled)["bottom-line"])
+    assert (
+        "ceiling 303 tok/s [303, 304], knee at C=0.78; mechanism: per-sequence kernel cost; 98 % of the step" in body
+    )
+    assert "at C=32 grows with C." in body
+
+
+def test_each_section_names_the_comparison_and_figures_of_two_gpus_are_told_apart() -> None:
+    other = msgspec.structs.replace(DOCUMENT, id="x-vs-y-beef", setup=["one GPU (sm_90)"])
+    got = rendered(DOCUMENT, other)
+    for name, body in got.items():
+        if name != "predictions":
+            assert body.count("**baseline, A, B on sm_120 (as its text says)** [v:1f3a]\n\n") == 1, name
+            assert body.count("**baseline, A, B on sm_90 (as its text says)** [v:beef]\n\n") == 1, name
+    said = (
+        "Figures of different GPUs are not comparable with each other. On sm_120 (as its text says) [v:1f3a]; sm_90"
+    )
+    assert said in got["bottom-line"].replace("\n", " ")
+    assert "not comparable" not in rendered(DOCUMENT)["bottom-line"]
 
 
 def test_the_tables() -> None:
     got = rendered()
     assert "| baseline | 10.2 ± 0.05 | ~24 ± 0.5 | 23.2 ± 0.05 | [v:1f3a] |" in got["configs"]
-    assert "| fp8_cfg + nccl_ll (A) | baseline | +4.9 % no verdict (E0) | −5.8 % no verdict (E0) |" in got["levers"]
-    assert "| mtp (B) | baseline | +53.9 % no verdict (E0) |" in got["levers"]
+    assert "| fp8_cfg + nccl_ll (A) | baseline | C=1 | +4.9 % | no verdict (E0) | – |" in got["levers"]
+    assert "| fp8_cfg + nccl_ll (A) | baseline | C=8 | −5.8 % | no verdict (E0) | – |" in got["levers"]
+    assert "| mtp (B) | baseline | C=1 | +53.9 % | no verdict (E0) | – |" in got["levers"]
     assert "bundled, not separable" in got["levers"]
     assert "| FP8 matmul | dense | &lt;1 % |" in got["kernels"]
     assert "| unattributed |  | 27 % |" in got["kernels"] and "| unattributed |  | 7 % |" in got["kernels"]
@@ -62,13 +123,13 @@ def test_the_tables() -> None:
 
 
 def test_nothing_is_a_dead_end_before_it_is_proven() -> None:
-    assert rendered()["dead-ends"].startswith("No lever is proven to buy nothing")
+    assert "\n\nNo lever is proven to buy nothing" in rendered()["dead-ends"]
     proven = [
         msgspec.structs.replace(v, verdict=Verdict.NO_EFFECT, grade=Grade.E2) if v.config == "A" else v
         for v in DOCUMENT.cells
     ]
     body = rendered(msgspec.structs.replace(DOCUMENT, cells=proven))["dead-ends"]
-    assert body.startswith("- fp8_cfg + nccl_ll (negative): vs baseline +4.9 % NO EFFECT at C=1")
+    assert body.split("\n\n")[1].startswith("- fp8_cfg + nccl_ll (negative): vs baseline +4.9 % NO EFFECT at C=1")
     assert "mtp" not in body
 
 
@@ -84,6 +145,7 @@ def test_predicted_beside_measured() -> None:
         low_ratio=1.22,
         high_ratio=1.5,
         basis="stated",
+        note="experts are 46.8 of 54.4 ms",
     )
     m = Measured(
         prediction="p0a0b",
@@ -96,14 +158,21 @@ def test_predicted_beside_measured() -> None:
         hit=True,
     )
     body = rendered(ledger=[(p, m), (msgspec.structs.replace(p, id="p0a0c"), None)])["predictions"]
-    assert "+22.0 % to +50.0 % vs baseline | +40.0 % vs baseline | hit (E2, no interval) | [p0a0b] [v:beef] |" in body
+    row = "| C (grouped-moe) | baseline | C=16 | +22.0 % to +50.0 % | +40.0 % | hit (E2, no interval) |"
+    assert f"{row} [p0a0b] [v:beef] |" in body and "Missed" not in body
     assert "not yet | open | [p0a0c] |" in body and "1 of 1 hit (grade E2); 1 open." in body
+    assert "- C vs baseline at C=16: experts are 46.8 of 54.4 ms [p0a0b]" in body
     single = msgspec.structs.replace(m, grade="E0", hit=False, note="bundled: of all its levers together")
     got = rendered(ledger=[(p, m), (p, single)])
-    assert "1 of 2 measured predictions lie in their interval (1 E0, 1 E2; E0: single" in got["bottom-line"]
+    elsewhere = "Of comparisons that are not in this file: 1 of 2 measured predictions lie in their interval (1 E0,"
+    assert elsewhere in got["bottom-line"]
     assert "miss (E0, no interval); bundled: of all its levers together | [p0a0b]" in got["predictions"]
-    alone = rendered(ledger=[(p, single)])["bottom-line"]
-    assert "0 of 1 measured predictions lie in their interval (grade E0: single launches, no interval)." in alone
+    why = "+22.0 % to +50.0 % was predicted (“experts are 46.8 of 54.4 ms”), measured +40.0 % [p0a0b] [v:beef]"
+    assert f"- C vs baseline at C=16: {why}" in on_one_line(got["predictions"])
+    own = msgspec.structs.replace(single, verdict=DOCUMENT.id or "")
+    alone = on_one_line(rendered(ledger=[(p, own)])["bottom-line"])
+    said = "0 of 1 measured predictions lie in their interval (grade E0: single launches, no interval). Missed: "
+    assert f"- {said}C vs baseline at C=16 (+40.0 %, predicted +22.0 % to +50.0 %). [v:1f3a]" in alone
     sure = msgspec.structs.replace(m, ci_ratio=(1.3, 1.5))
     assert "| hit (E2) |" in rendered(ledger=[(p, sure)])["predictions"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from campaign_lab import HANGS, OUT_OF_MEMORY, SCENARIO, Lab
 
 from dsv4bench.errors import MeasuredBad, StoreError, UsageError
 from dsv4bench.records.campaign import CampaignStatus, LaunchStatus, Live
+from dsv4bench.records.experiment import GpuInfo, Machine
 from dsv4bench.records.verdict import Grade, LeverStatus, Verdict
 from dsv4bench.runs.campaign import left_out
 from dsv4bench.runs.campaign_plan import planned, within
@@ -222,8 +224,9 @@ def test_a_report_that_fails_loses_nothing(lab: Lab, monkeypatch: pytest.MonkeyP
 def test_findings_edited_by_hand_are_left_alone(lab: Lab) -> None:
     lab.run(blocks=1)
     file = lab.out.parent / "PROFILE_FINDINGS.md"
-    file.write_text(file.read_text().replace("At C=8", "At C=9"))
-    edited = file.read_text()
+    edited = file.read_text().replace("at C=8", "at C=9")
+    assert edited != file.read_text()
+    file.write_text(edited)
     result = lab.run(resume=True)
     assert result.conclusion is not None and file.read_text() == edited
     assert any("was not written" in w for w in result.conclusion.warnings)
@@ -267,3 +270,38 @@ def test_a_results_folder_that_cannot_be_written_stops_before_a_launch(lab: Lab)
     with pytest.raises(StoreError):
         lab.run()
     assert lab.launched == []
+
+
+def test_a_launch_says_that_it_was_throttled_in_one_note_and_only_when_it_was(lab: Lab) -> None:
+    cap = {"gpu_throttle": ["sw_power_cap"]}
+    lab.cells = {
+        "baseline": {**cap, "gpu_sm_clock_mean_mhz": 1976.0},
+        "both": {**cap, "gpu_sm_clock_mean_mhz": 1679.0},
+    }
+    gpus = [GpuInfo(name="NVIDIA H200", sm_clock_max_mhz=1980)]
+    known = {
+        "cpu": "x",
+        "cores": 2,
+        "memory_bytes": 1,
+        "os": "l",
+        "kernel": "6",
+        "python": "3",
+        "hostname_sha256": "a",
+    }
+    lab.experiment = {"machine": msgspec.convert({**known, "gpus": gpus}, Machine)}
+    c = lab.run(blocks=1).campaign
+    assert c is not None
+    assert {n.config: n.notes for n in c.launches} == {
+        "baseline": [],
+        "both": ["GPU throttled at C=8: SM clock 1679 MHz of 1980 (sw_power_cap)"],
+    }
+
+
+def test_the_python_that_runs_us_is_recorded_by_the_scenarios_word(lab: Lab) -> None:
+    lab.scenario.write_text(SCENARIO.replace("serve --port", "{python} -m serve --port"))
+    c = lab.run(blocks=1).campaign
+    assert c is not None
+    for n, o in zip(c.launches, lab.swept, strict=True):
+        assert n.command == o.command and n.command[:4] == ["{python}", "-m", "serve", "--port"]
+        assert n.command[4].isdigit()
+    assert lab.planned[0].parts[0].command[-5:] == [sys.executable, *c.launches[0].command[1:]]

@@ -8,7 +8,7 @@ from typing import Any
 from dsv4bench.records.breakdown import Plan, PlanStep
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.goal import Goal, GoalReport
-from dsv4bench.report.findings_tables import of_what
+from dsv4bench.report.findings.tables import of_what
 from dsv4bench.report.markdown import DASH
 from dsv4bench.report.page import drawing
 from dsv4bench.report.page.blocks import Block, Figure, Key, Lines, Row, Table, missing

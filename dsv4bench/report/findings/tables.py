@@ -13,7 +13,8 @@ from dsv4bench.report.markdown import DASH, number, percent, share, table, text
 
 Place = tuple[int, float, int]  # ISL, rate (−1: closed loop), concurrency (−1: open loop)
 MS = {"tpot_p50_s": "TPOT p50, ms", "ttft_p50_s": "TTFT p50, ms"}
-TITLES = {"output_tok_s": "output tok/s", "accept_length": "tokens a step (acceptance length)", **MS}
+HEADLINE = "output_tok_s"
+TITLES = {HEADLINE: "output tok/s", "accept_length": "tokens a step (acceptance length)", **MS}
 
 
 def tag(document: VerdictDocument) -> str:
@@ -63,35 +64,35 @@ def _figure(f: TableFigure | None, metric: str) -> str:
 
 
 def lever_table(d: VerdictDocument) -> str:
-    """Each step from its parent, and its cumulated change against the baseline; throughput only."""
-    cells = [v for v in d.cells if v.metric == "output_tok_s"]
-    columns = places(cells)
+    """Each step from its parent, and its cumulated change against the baseline, level by level; throughput only."""
+    cells = [v for v in d.cells if v.metric == HEADLINE]
+    every = places(cells)
     rows = []
     for lever in d.levers:
         name = text(" + ".join(lever.levers) or "not named")
+        name += "" if lever.levers == [lever.config] else f" ({text(lever.config)})"
         for versus in dict.fromkeys([lever.parent, *([d.baseline] if d.baseline else [])]):
             matching = [v for v in cells if (v.config, v.versus_name) == (lever.config, versus)]
             own = {place(v): v for v in sorted(matching, key=lambda v: v.versus == "parent")}  # it knows the bound
-            if own:
-                shown = [_verdict(own.get(at)) for at in columns]
-                rows.append([f"{name} ({text(lever.config)})", text(versus), *shown, tag(d)])
-    return table(["lever", "change vs", *(head(at, columns) for at in columns), ""], rows)
+            for at in every:
+                if at in own:
+                    rows.append([name, text(versus), head(at, every), *_verdict(own[at]), tag(d)])
+    return table(["lever", "vs", "at", "change [95 %]", "verdict, grade", "at most", ""], rows)
 
 
-def _verdict(v: CellVerdict | None) -> str:
-    if v is None:
-        return DASH
+def _verdict(v: CellVerdict) -> tuple[str, str, str]:
+    """The change with its interval, what it was judged to be, and the bound."""
     interval = f" [{percent(v.ci_frac[0])}, {percent(v.ci_frac[1])}]" if v.ci_frac is not None else ""
     word = (
         f"{v.verdict} {v.grade or ''}".rstrip() if v.verdict is not None else f"no verdict ({v.grade or 'no data'})"
     )
-    bound = f", at most {percent(v.bound_frac)}" if v.bound_frac is not None else ""
-    return f"{percent(v.delta_frac)}{interval} {word}{bound}"
+    return f"{percent(v.delta_frac)}{interval}", word, percent(v.bound_frac)
 
 
 def lever_notes(lever: LeverVerdict) -> str:
     """Whether the server's own record confirms the step."""
-    bundled = "; bundled, not separable" if lever.bundled else ""
+    apart = "its levers were also measured alone" if lever.bundle else "not separable"
+    bundled = f"; bundled, {apart}" if lever.bundled else ""
     extra = f"; other keys differ too: {', '.join(map(text, lever.extra_keys))}" if lever.extra_keys else ""
     notes = "".join(f"; {text(n)}" for n in lever.notes)
     return f"{text(lever.config)} vs {text(lever.parent)}: lever {lever.status}{bundled}{extra}{notes}"
@@ -134,7 +135,7 @@ def of_what(denominator: str | None) -> str:
 def plan_table(items: Sequence[PlanReach], d: VerdictDocument) -> str:
     rows = []
     for i in items:
-        speedup = "free (∞)" if i.kernel_speedup is None else f"{i.kernel_speedup:g}×"
+        speedup = "free (∞)" if i.kernel_speedup is None else f"{number(i.kernel_speedup)}×"
         alone, joint = _ceiling(i.alone_tok_s, i.alone_ratio), _ceiling(i.joint_tok_s, i.joint_ratio)
         named = text(", ".join(i.components))
         rows.append([text(i.name), named, share(i.share_frac), speedup, alone, joint, text(i.effort or DASH), tag(d)])
@@ -149,16 +150,24 @@ def _ceiling(tok_s: float | None, ratio: float | None) -> str:
 def prediction_table(ledger: Sequence[tuple[Prediction, Measured | None]]) -> str:
     rows = []
     for p, m in ledger:
-        interval = f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)}"
-        base = text(p.parent or "its parent")
         measured, source = "not yet", ""
         if m is not None:
-            measured = f"{percent(m.ratio - 1)} vs {text(m.versus)}"
-            source = f"[v:{m.verdict.rpartition('-')[2]}]"
-        name = f"{text(p.lever)} ({text(p.config)})"
-        where = f"{text(p.metric)} C={p.concurrency}"
-        rows.append([name, where, f"{interval} vs {base}", measured, text(outcome(m)), f"[{p.id}] {source}".rstrip()])
-    return table(["lever", "metric", "predicted", "measured", "", ""], rows)
+            other = "" if m.versus == p.parent else f" vs {text(m.versus)}"
+            measured = f"{percent(m.ratio - 1)}{other}"
+            source = f" [v:{m.verdict.rpartition('-')[2]}]"
+        lever = "" if p.lever == p.config else f" ({text(p.lever)})"
+        metric = "" if p.metric == HEADLINE else f"{text(p.metric)} "
+        where = f"{metric}C={p.concurrency}"
+        base = text(p.parent or "its parent")
+        rows.append(
+            [f"{text(p.config)}{lever}", base, where, interval(p), measured, text(outcome(m)), f"[{p.id}]{source}"]
+        )
+    return table(["configuration (lever)", "vs", "at", "predicted", "measured", "", ""], rows)
+
+
+def interval(p: Prediction) -> str:
+    """`+20.0 % to +45.0 %`; of what must stand beside it."""
+    return f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)}"
 
 
 def outcome(m: Measured | None) -> str:

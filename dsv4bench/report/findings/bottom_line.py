@@ -1,0 +1,240 @@
+"""Section 1 of the findings: of each comparison what was best, whether the target was met, where the baseline stops.
+
+Why it stops stands beside that, and then how the predictions did that this comparison answers, with the misses by
+name. No line says what another section does not hold in full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dsv4bench.records.claims import ClaimState
+from dsv4bench.records.goal import GoalReport
+from dsv4bench.records.prediction import Measured, Prediction
+from dsv4bench.records.verdict import CellVerdict, ScalingLaw, TableFigure, Verdict, VerdictDocument
+from dsv4bench.report.findings import tables as tables
+from dsv4bench.report.findings.data import Compared, Findings
+from dsv4bench.report.findings.gpu import measured_on, side_by_side
+from dsv4bench.report.findings.tables import tag
+from dsv4bench.report.markdown import number, paragraph, percent, share, text, wrapped
+
+MISSES_NAMED = 4
+TOK_S = "output_tok_s"
+Judged = tuple[Prediction, Measured]
+
+
+def heading(c: Compared) -> str:
+    """Which comparison, and on which GPU: it stands above what each section says of it."""
+    return f"**{text(f'{names(c.document)} on {measured_on(c)}')}** {tag(c.document)}"
+
+
+def names(d: VerdictDocument) -> str:
+    """The campaign, or the configurations of a comparison that is of none."""
+    if d.campaign:
+        return f"campaign {d.campaign}"
+    return ", ".join(i.name for i in d.inputs) or "no configuration"
+
+
+def bottom_line(f: Findings) -> str:
+    judged = [(p, m) for p, m in f.ledger if m is not None]
+    parts = []
+    for c in f.compared:
+        d = c.document
+        own = [(p, m) for p, m in judged if m.verdict == d.id]
+        lines = [_best(d), *_target(d), *_stops(d), *_verdict_count(d), *_predicted(own), *_claim_count(d)]
+        parts.append(f"{heading(c)}\n\n{wrapped(f'{line} {tag(d)}' for line in lines)}")
+    shown = {c.document.id for c in f.compared}
+    rest = [(p, m) for p, m in judged if m.verdict not in shown]
+    parts += [
+        paragraph(f"Of comparisons that are not in this file: {line} {_tags(rest)}") for line in _predicted(rest)
+    ]
+    gpus = side_by_side(f.compared)
+    return "\n\n".join([*parts, *([paragraph(f"{text(gpus)}.")] if gpus else [])])
+
+
+def _best(d: VerdictDocument) -> str:
+    figures = [x for x in d.figures if x.metric == TOK_S]
+    if not figures:
+        return "No throughput was compared."
+    last = max(tables.place(x) for x in figures)
+    there = [x for x in figures if tables.place(x) == last]
+    best = max(there, key=lambda x: x.value)
+    base = next((x for x in there if x.config == d.baseline), None)
+    where = tables.head(last, tables.places(figures))
+    line = f"Best: at {where} {text(best.config)} gives the most, {number(best.value)} tok/s"
+    if base is not None and base is not best:
+        change = f"{percent(best.value / base.value - 1)} vs {text(base.config)}"
+        line += f", {change} ({number(base.value)}; {_how_sure(d, best, base.config)})"
+    return f"{line}."
+
+
+def _how_sure(d: VerdictDocument, of: TableFigure, base: str) -> str:
+    """The verdict on this change, with its grade."""
+    v = _verdict(d, of, base)
+    if v is None:
+        return "not compared, no verdict"
+    return f"{v.verdict}, {v.grade}" if v.verdict is not None else f"no verdict, {v.grade or 'no data'}"
+
+
+def _verdict(d: VerdictDocument, of: TableFigure, base: str) -> CellVerdict | None:
+    wanted = (of.metric, of.config, base, tables.place(of))
+    own = [v for v in d.cells if (v.metric, v.config, v.versus_name, tables.place(v)) == wanted]
+    return own[0] if own else None
+
+
+# --- was the target met -----------------------------------------------------------------------------------
+
+
+def _target(d: VerdictDocument) -> list[str]:
+    """Who reached it, and by which grade that is known; else the most that was measured, and the plan's bound."""
+    g = d.goal
+    if g is None:
+        return []
+    head = f"Target {number(g.target_tok_s)} tok/s at C={g.concurrency}"
+    there = [x for x in d.figures if x.metric == TOK_S and x.concurrency == g.concurrency]
+    if not there:
+        return [f"{head}: not measured there; {_plan_bound(g)}."]
+    there.sort(key=lambda x: x.value)
+    isls = {x.isl for x in there}
+    reached = [x for x in there if x.value >= g.target_tok_s]
+    if reached:
+        return [f"{head}: reached by {_figures(d, reached, isls)}."]
+    return [f"{head}: not reached, the most is {_figures(d, there[-1:], isls)}; {_plan_bound(g)}."]
+
+
+def _figures(d: VerdictDocument, shown: Sequence[TableFigure], isls: set[int]) -> str:
+    """`both 1640, both+mtp 2131 (vs baseline: GAIN, E2)`: what is true of the figures up to it stands once."""
+    found: list[str] = []
+    for i, x in enumerate(shown):
+        where = f" at ISL {x.isl}" if len(isls) > 1 else ""
+        after = _versus_baseline(d, shown[i + 1]) if i + 1 < len(shown) else ""
+        sure = _versus_baseline(d, x)
+        found.append(
+            f"{text(x.config)} {'~' if x.about else ''}{number(x.value)}{where}" + ("" if sure == after else sure)
+        )
+    return ", ".join(found)
+
+
+def _versus_baseline(d: VerdictDocument, x: TableFigure) -> str:
+    if d.baseline is None or x.config == d.baseline:
+        return ""
+    return f" (vs {text(d.baseline)}: {_how_sure(d, x, d.baseline)})"
+
+
+def _plan_bound(g: GoalReport) -> str:
+    """How far the named changes could lead."""
+    if g.why or not g.items:
+        return text(g.why) or "no plan is stored"
+    last = g.items[-1]
+    most = "no bound" if last.joint_tok_s is None else f"at most {number(last.joint_tok_s)} tok/s"
+    return f"the whole plan, from {text(g.config)}, gives {most}"
+
+
+# --- where does the baseline stop ---------------------------------------------------------------------------
+
+
+def _stops(d: VerdictDocument) -> list[str]:
+    """What it gives at most, what its law says, and why it does not give more."""
+    laws = [x for x in d.scaling.laws if x.config == d.baseline] if d.scaling is not None else []
+    lines = []
+    for law in laws:
+        where = f" at ISL {law.isl}" if len(laws) > 1 else ""
+        own = [x for x in d.figures if (x.metric, x.config, x.isl) == (TOK_S, law.config, law.isl)]
+        top = max(own, key=lambda x: x.value, default=None)
+        gave = ""
+        if top is not None:
+            gave = f"at most {'~' if top.about else ''}{number(top.value)} tok/s measured (C={top.concurrency}); "
+        mechanism = law.mechanism.name if law.mechanism is not None else "not determined"
+        said = f"{gave}{_flat(law)}{_law(law)}; mechanism: {text(mechanism)}{_growing(law)}"
+        lines.append(f"Where {text(law.config)} stops{where}: {said}.")
+    return lines
+
+
+def _flat(law: ScalingLaw) -> str:
+    """The plateau, in one clause; its whole sentence stands in section 5."""
+    p = law.plateau
+    if p is None or p.text.startswith("not shown"):
+        return ""
+    between = " [{}, {}]".format(*map(number, p.ci_tok_s)) if p.ci_tok_s else ""
+    state = "proven" if p.proven else "provisional"
+    return f"flat from C={p.from_concurrency} at {number(p.output_tok_s)} tok/s{between} ({state}); "
+
+
+def _law(law: ScalingLaw) -> str:
+    if law.holds is None or law.ceiling_tok_s is None:
+        return "no law could be fitted"
+    if not law.holds:
+        worst = max((abs(r) for r in law.residuals_frac.values()), default=None)
+        by = "" if worst is None else f" (off by {100 * worst:.1f} % at worst)"
+        return f"no ceiling is known, t(C) = a + b·C does not hold{by}"
+    interval = law.ceiling_ci_tok_s
+    between = "" if interval is None else f" [{number(interval[0])}, {number(interval[1])}]"
+    return f"ceiling {number(law.ceiling_tok_s)} tok/s{between}, knee at C={number(law.knee, 2)}"
+
+
+def _growing(law: ScalingLaw) -> str:
+    """Of the fitted step at the highest level, the part b·C."""
+    if not law.holds or not law.levels or law.a_s is None or law.b_s is None or law.b_s <= 0:
+        return ""
+    top = law.levels[-1]
+    grown = law.b_s * top
+    return f"; {share(round(grown / (max(law.a_s, 0.0) + grown), 2))} of the step at C={top} grows with C"
+
+
+# --- verdicts, predictions, claims ----------------------------------------------------------------------------
+
+
+def _verdict_count(d: VerdictDocument) -> list[str]:
+    own = [v for v in d.cells if v.versus == "parent" and v.metric == TOK_S]
+    if not own:
+        return []
+    every = tables.places(own)
+    counts = Counter(_word(v) for v in own)
+    said = ", ".join(f"{n} {word}{_losers(own, word, every)}" for word, n in sorted(counts.items()))
+    return [f"Throughput of each configuration vs its parent, level by level: {said}."]
+
+
+def _word(v: CellVerdict) -> str:
+    return str(v.verdict) if v.verdict is not None else f"no verdict ({v.grade or 'no data'})"
+
+
+def _losers(own: Sequence[CellVerdict], word: str, every: Sequence[tables.Place]) -> str:
+    """Losses by name."""
+    if word != Verdict.LOSS:
+        return ""
+    lost: dict[str, list[str]] = {}
+    for v in own:
+        if v.verdict is Verdict.LOSS:
+            lost.setdefault(v.config, []).append(tables.head(tables.place(v), every))
+    named = [f"{text(config)} at {', '.join(where)}" for config, where in lost.items()]
+    return f" ({'; '.join(named)})"
+
+
+def _predicted(judged: Sequence[Judged]) -> list[str]:
+    if not judged:
+        return []
+    missed = [(p, m) for p, m in judged if not m.hit]
+    head = f"{len(judged) - len(missed)} of {len(judged)} measured predictions lie in their interval"
+    grades = tables.grades_of([m for _, m in judged])
+    named = "; ".join(_miss(p, m) for p, m in missed[:MISSES_NAMED])
+    more = f"; and {len(missed) - MISSES_NAMED} more in section 8" if len(missed) > MISSES_NAMED else ""
+    return [f"{head} ({grades})" + (f". Missed: {named}{more}." if missed else ".")]
+
+
+def _miss(p: Prediction, m: Measured) -> str:
+    where = f"{'' if p.metric == TOK_S else f'{text(p.metric)} '}C={p.concurrency}"
+    got = f"{percent(m.ratio - 1)}, predicted {tables.interval(p)}"
+    return f"{text(p.config)} vs {text(m.versus)} at {where} ({got})"
+
+
+def _tags(judged: Sequence[Judged]) -> str:
+    return " ".join(dict.fromkeys(f"[v:{m.verdict.rpartition('-')[2]}]" for _, m in judged))
+
+
+def _claim_count(d: VerdictDocument) -> list[str]:
+    if not d.claims:
+        return []
+    counts = Counter(c.state for c in d.claims)
+    said = ", ".join(f"{counts[s]} {s}" for s in ClaimState if counts[s])
+    return [f"Of {len(d.claims)} claims of the text: {said}."]
