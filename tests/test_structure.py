@@ -26,7 +26,7 @@ LINES = [
     {"load", "server", "capture", "trace", "kernels", "store"},
     {"host"},
     {"attribution", "compare"},
-    {"scenario", "dsv4", "gpus", "limits"},
+    {"scenario", "dsv4", "gpus", "limits", "clocks"},
     {"records", "metrics"},
     {"errors"},
 ]

@@ -96,7 +96,10 @@ def profile(
         [], "--rules", help="A YAML file of rules, asked before the packaged ones; repeatable."
     ),
     cubins: list[str] = typer.Option(
-        [], "--cubins", help="A folder of cubins, or a Triton cache, that proves what kernels run on; repeatable."
+        [],
+        "--cubins",
+        help="A folder of cubins, or a Triton cache, that proves what kernels run on; repeatable. With --launch: "
+        "the server's own cache.",
     ),
     target: float | None = typer.Option(
         None, help="The output tok/s that you want to reach, at the highest concurrency."

@@ -36,6 +36,7 @@ _NO_PLACEHOLDER = r"(?!['\"]?\$\{\w+\}['\"]?(?![\w$-]))"
 _WORD = rf"{_NO_PLACEHOLDER}(?:\"[^\"]*\"|'[^']*'|\$\{{[^}}]*\}}[^\s\"',;}})\]]*|[^\s\"',;}})\]]+)"
 _QUOTE = r"\\{0,7}['\"]"  # also within a string of JSON, where it is escaped
 _ITEM = rf"{_QUOTE}{_NO_PLACEHOLDER}[^'\"\\]*(?:\\+[^'\"\\][^'\"\\]*)*{_QUOTE}"
+_HOME = re.compile(r"(?<![\w.-])(?:(?:/home|/Users)/[^/:;,\s'\"]+|/root(?=[/:;,\s'\"]|$))")
 _LEAST_CHARS = 6  # of a value that is looked for wherever it stands; a shorter one would hide other words
 
 _TO_NEXT = r"(?:(?!\s-)[^'\"\n])+"  # a header's value: up to a quote, the line's end or the next option
@@ -103,6 +104,13 @@ def hide_values(text: str, values: Iterable[str]) -> str:
     for value in values:
         text = text.replace(value, HIDDEN).replace(json.dumps(value)[1:-1], HIDDEN)
     return text
+
+
+def without_home(text: str, home: str | None = None) -> str:
+    """`text` with `~` in place of home folders: anybody's below /home and /Users, root's, and `home`."""
+    if home is not None and len(home.rstrip("/")) > 1:
+        text = re.sub(rf"(?<![\w.-]){re.escape(home.rstrip('/'))}(?=[/:;,\s'\"]|$)", "~", text)
+    return _HOME.sub("~", text)
 
 
 def is_secret_name(name: str) -> bool:

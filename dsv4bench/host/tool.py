@@ -1,6 +1,7 @@
 """The measuring side's own provenance: this tool's version and commit, its libraries, and the environment.
 
-The environment is taken by allow-list, and a name that holds a key, token, secret or password shows `***`.
+The environment is taken by allow-list; a name that holds a key, token, secret or password shows `***`, and a home
+folder is `~`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import dsv4bench
-from dsv4bench.host.redact import HIDDEN, redact_text
+from dsv4bench.host.redact import HIDDEN, redact_text, without_home
 from dsv4bench.records.experiment import Tool
 
 _PREFIXES = ("NCCL_", "SGLANG_", "SGL_", "VLLM_", "CUDA_", "TORCH_", "TRITON_", "OMP_", "DSV4BENCH_")
@@ -51,7 +52,11 @@ def tool() -> Tool:
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that steer engines and libraries, by allow-list, without secrets."""
+    """The variables that steer engines and libraries, by allow-list, without secrets.
+
+    A path keeps its place, which cache and which CUDA it was, but for a home folder, which is `~`.
+    """
+    home = env.get("HOME")
     kept = {}
     for name in sorted(env):
         if not name.startswith(_PREFIXES):
@@ -60,7 +65,7 @@ def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
             if not name.startswith("DSV4BENCH_"):
                 kept[name] = HIDDEN
             continue
-        kept[name] = redact_text(env[name])
+        kept[name] = without_home(redact_text(env[name]), home)
     return kept
 
 

@@ -7,6 +7,7 @@ stay in the experiments; this says how they belong together, and what a reader m
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -59,6 +60,9 @@ class OutputPair(msgspec.Struct, frozen=True, kw_only=True):
     near_tie: bool | None = None  # None: cannot be told without log-probabilities
 
 
+MAY_DIFFER = "its text may differ"  # by the scenario: other weights, other precision
+
+
 class OutputParity(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration against the baseline. `same` None: it could not be told, and `why` says so."""
 
@@ -67,6 +71,12 @@ class OutputParity(msgspec.Struct, frozen=True, kw_only=True):
     same: bool | None
     pairs: list[OutputPair] = msgspec.field(default_factory=list)
     why: str = ""
+
+    @property
+    def outcome(self) -> Literal["the same", "DIFFERENT", "cannot be told", "not compared"]:
+        if self.same is not None:
+            return "the same" if self.same else "DIFFERENT"
+        return "not compared" if self.why == MAY_DIFFER else "cannot be told"
 
 
 class LaunchStatus(StrEnum):

@@ -10,6 +10,9 @@ from dsv4bench.records.workload import Endpoint
 
 Unit = Literal["ids", "tokens", "words"]
 
+NO_LOGPROBS = "the server tells no log-probabilities"  # notes of a server's outputs
+REFUSED = "the server does not take "  # and then the names of fields
+
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """What one prompt gave. `best`: by position, what the server told of it: token -> log-probability."""

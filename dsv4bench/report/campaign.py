@@ -108,7 +108,8 @@ def parity_lines(c: Campaign) -> list[str]:
     lines = []
     for p in c.parity:
         if p.same is None:
-            lines.append(f"{p.config}: not compared with {p.base}: {p.why or 'no reason recorded'}")
+            against = f" with {p.base}" if p.outcome == "not compared" else ""
+            lines.append(f"{p.config}: {p.outcome}{against}: {p.why or 'no reason recorded'}")
             continue
         apart = [x for x in p.pairs if x.first_difference is not None]
         ties = sum(x.near_tie is True for x in apart)
@@ -183,9 +184,9 @@ def _live_word(live: LeverLive | None) -> str:
 def _parity_word(c: Campaign, p: OutputParity | None, config: str) -> str:
     if config == c.baseline:
         return "reference"
-    if p is None or p.same is None:
+    if p is None or p.outcome == "not compared":
         return DASH
-    return "same" if p.same else "DIFFERS"
+    return {True: "same", False: "DIFFERS", None: "not told"}[p.same]
 
 
 def _profile_word(p: ProfileNote | None) -> str:

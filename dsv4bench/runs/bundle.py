@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from dsv4bench.errors import UsageError
-from dsv4bench.host.redact import redact
+from dsv4bench.host.redact import redact, without_home
 from dsv4bench.records.bundle import Bundle
 from dsv4bench.records.codec import encode
 from dsv4bench.records.experiment import Experiment
@@ -29,7 +29,6 @@ from dsv4bench.store.store import Store
 
 LOCAL = {"127.0.0.1", "localhost", "::1", "0.0.0.0"}
 SERVER = "SERVER"
-_HOME = re.compile(r"(/home|/Users)/[^/\s'\"]+|(?<![\w.])/root(?=/|$)")
 
 
 def bundle(root: str, name: str, to: str | None = None, now: datetime | None = None) -> tuple[Bundle, Path]:
@@ -134,4 +133,4 @@ def _without_places(value: Any, host: str | None) -> Any:
     plain = str(redact(value))
     if host is not None and host not in LOCAL:
         plain = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w.-])", SERVER, plain, flags=re.IGNORECASE)
-    return _HOME.sub("~", plain)
+    return without_home(plain)

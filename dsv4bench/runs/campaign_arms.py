@@ -6,9 +6,8 @@ the breakdowns that lie with them. The plan is that of the target's own breakdow
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,13 +23,12 @@ from dsv4bench.records.shares import SharesDocument
 from dsv4bench.runs.campaign_data import CampaignData
 from dsv4bench.runs.experiment_arm import arm_of
 from dsv4bench.scenario.launched import ConfigSpec, LaunchedCampaign
+from dsv4bench.scenario.launched_text import portless
 from dsv4bench.scenario.reading import read_yaml
 from dsv4bench.store import breakdowns
 from dsv4bench.store.campaigns import CampaignDir
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.store import Store
-
-_PORT_FLAG = re.compile(r"--(?:[a-z0-9]+[-_])*port", re.I)
 
 
 def load_campaign_run(folder: Path) -> CampaignData:
@@ -93,21 +91,7 @@ def _start(spec: LaunchedCampaign, config: ConfigSpec) -> dict[str, tuple[list[s
     """Role -> command and environment, as the scenario has them; ports, which may differ, left out."""
     processes = spec.processes(config)
     ports = {str(p.port) for p in processes.values() if p.port}
-    return {role: (_portless(p.launch, ports), p.env) for role, p in processes.items()}
-
-
-def _portless(launch: str, ports: Collection[str]) -> list[str]:
-    """The words of a command with `{port}` in place of the ports that are known as such."""
-    words: list[str] = []
-    for word in _words(launch):
-        after_flag = bool(words) and _PORT_FLAG.fullmatch(words[-1]) is not None and word.isdigit()
-        flag, is_pair, value = word.partition("=")
-        if after_flag or word in ports:
-            word = "{port}"
-        elif is_pair and _PORT_FLAG.fullmatch(flag) and value.isdigit():
-            word = f"{flag}={{port}}"
-        words.append(word)
-    return words
+    return {role: (portless(_words(p.launch), ports), p.env) for role, p in processes.items()}
 
 
 def _words(launch: str) -> list[str]:

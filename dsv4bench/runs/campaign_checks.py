@@ -5,11 +5,21 @@ A check that cannot be made says so and stops nothing.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from dsv4bench.errors import BenchError, StoreError, UsageError
 from dsv4bench.records.breakdown import BreakdownDocument
-from dsv4bench.records.campaign import Campaign, LaunchNote, LaunchStatus, LeverLive, Live, OutputParity
+from dsv4bench.records.campaign import (
+    MAY_DIFFER,
+    Campaign,
+    LaunchNote,
+    LaunchStatus,
+    LeverLive,
+    Live,
+    OutputParity,
+)
 from dsv4bench.records.codec import encode
 from dsv4bench.records.outputs import Outputs
 from dsv4bench.records.progress import MessageCallback
@@ -25,6 +35,8 @@ from dsv4bench.store.campaigns import CampaignDir
 from dsv4bench.store.store import Store
 
 KERNELS = "kernels"
+
+Told = TypeVar("Told", LeverLive, OutputParity)
 
 
 def worker_info(serving: Serving, info: ServerInfo, model: str | None) -> ServerInfo:
@@ -103,7 +115,7 @@ def _keep_live(opened: CampaignDir, order: int, seen: LeverLive, say: MessageCal
     found = [(name, live) for name, live in looked if live is not None]
     now = campaign_live.merge([live for _, live in found], [name for name, _ in found])
     others = [x for x in opened.campaign.live if x.config != seen.config]
-    opened.update(live=[*others, now])
+    opened.update(live=_in_order(opened, [*others, now]))
     if now.state is Live.NOT_LIVE and (known is None or known.state is not Live.NOT_LIVE):
         lever = f"its lever {now.lever}" if now.lever else "what it stands for"
         say(f"{now.config}: {lever} is NOT LIVE, and gets no verdict: {campaign_live.why_not(now)}")
@@ -123,7 +135,7 @@ def check_outputs(
         return
     is_base = config.name == campaign.baseline
     if not is_base and not config.same_output:
-        _keep(opened, OutputParity(config=config.name, base=campaign.baseline, same=None, why="its text may differ"))
+        _keep(opened, OutputParity(config=config.name, base=campaign.baseline, same=None, why=MAY_DIFFER))
         return
     try:
         endpoint = spec.server.endpoint or "completions"
@@ -167,4 +179,10 @@ def first_complete(campaign: Campaign, config: str) -> LaunchNote | None:
 
 def _keep(opened: CampaignDir, found: OutputParity) -> None:
     others = [p for p in opened.campaign.parity if p.config != found.config]
-    opened.update(parity=[*others, found])
+    opened.update(parity=_in_order(opened, [*others, found]))
+
+
+def _in_order(opened: CampaignDir, found: list[Told]) -> list[Told]:
+    """As the scenario names the configurations; every second block runs the other way round."""
+    configs = opened.campaign.configs
+    return sorted(found, key=lambda x: configs.index(x.config) if x.config in configs else len(configs))

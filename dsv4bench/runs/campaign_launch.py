@@ -30,10 +30,15 @@ _SLACK_S = 2.0  # for a leash to be seen to have ended
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes of a launch before they start: their commands, filled in, by role."""
+    """The processes of a launch before they start: their commands, filled in, by role.
+
+    What is recorded and shown of a command has `{python}` for the Python that runs us, as the scenario has it: where
+    that lies is nobody else's business.
+    """
 
     parts: list[Part]
     commands: dict[str, list[str]]  # without the leash
+    recorded: dict[str, list[str]]
     urls: dict[str, str]
 
     @property
@@ -42,16 +47,26 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         return "router" if "router" in self.urls else next(iter(self.urls))
 
     @property
+    def decodes(self) -> Part:
+        """The process whose kernels are of interest."""
+        role = "decode" if "decode" in self.urls else self.front
+        return next(part for part in self.parts if part.role == role)
+
+    @property
     def secrets(self) -> list[str]:
         """The secret values that its commands and environments hold, longest first."""
         return secrets_of(self.parts)
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """A running configuration. `workers`: the URLs of the roles behind a front end; none for a single server."""
+    """A running configuration. `workers`: the URLs of the roles behind a front end; none for a single server.
+
+    `env`: the variables that the one that decodes was given.
+    """
 
     group: Group
     url: str
+    env: dict[str, str]
     workers: dict[str, str]
     ready: Ready
 
@@ -61,26 +76,27 @@ def planned_launch(spec: LaunchedCampaign, config: ConfigSpec, logs: Path, stem:
     roles = spec.processes(config)
     ports = {role: r.port or free_port() for role, r in roles.items()}
     urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
-    shared: dict[str, str | int] = {"python": sys.executable}
+    shared: dict[str, str | int] = {}
     for role, port in ports.items():
         shared |= {f"{role}_port": port, f"{role}_url": urls[role]}
-    parts, commands = [], {}
+    parts, commands, recorded = [], {}, {}
     for role, r in roles.items():
-        values = {**shared, "port": ports[role], "url": urls[role]}
-        commands[role] = command_of(r.launch, values)
+        shown: dict[str, str | int] = {**shared, "port": ports[role], "url": urls[role]}
+        values = {**shown, "python": sys.executable}
+        commands[role], recorded[role] = command_of(r.launch, values), command_of(r.launch, shown)
         name = stem if len(roles) == 1 else f"{stem}-{role}"
         parts.append(
             Part(
                 role=role,
                 command=leashed(commands[role], ask_s=spec.server.stop_timeout_s),
-                program=commands[role],
+                program=recorded[role],
                 env={key: fill(text, values) for key, text in r.env.items()},
                 url=urls[role],
                 health=r.health or spec.server.health,
                 log_path=logs / f"{name}.log",
             )
         )
-    return Planned(parts=parts, commands=commands, urls=urls)
+    return Planned(parts=parts, commands=commands, recorded=recorded, urls=urls)
 
 
 @contextlib.contextmanager
@@ -96,7 +112,7 @@ def serving(spec: LaunchedCampaign, config: ConfigSpec, p: Planned, say: Message
             )
             say(f"{config.name} generates after {ready.ready_s:.0f} s")
             workers = {role: url for role, url in p.urls.items() if role in ("prefill", "decode")}
-            yield Serving(group=group, url=p.urls[p.front], workers=workers, ready=ready)
+            yield Serving(group=group, url=p.urls[p.front], env=p.decodes.env, workers=workers, ready=ready)
         finally:
             group.stop(spec.server.stop_timeout_s + OVER_S + _SLACK_S)
     finally:
@@ -123,5 +139,5 @@ def scenario_secrets(spec: LaunchedCampaign) -> list[str]:
 
 
 def shown(p: Planned) -> str:
-    """The command that gets the load, as a user would type it, without secrets."""
+    """The command that gets the load, as it is run, without secrets."""
     return shlex.join(redact(p.commands[p.front]))

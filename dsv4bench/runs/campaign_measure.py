@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from dsv4bench.clocks import clocks, max_mhz, throttle_notes
 from dsv4bench.errors import BenchError, MeasuredBad, StoreError
 from dsv4bench.host.redact import hide_values, redact
 from dsv4bench.records.campaign import LaunchNote, LaunchStatus
@@ -69,7 +70,7 @@ class Launcher:
             reason=None,
             cause=None,
             log_tail=None,
-            command=redact(planned.commands[planned.front]),
+            command=redact(planned.recorded[planned.front]),
         )
         with serving(self.spec, config, planned, self.say) as served:
             self._measure(note, config, attempt, planned, served)
@@ -99,7 +100,7 @@ class Launcher:
             status=LaunchStatus.COMPLETE,
             experiment=swept.id,
             ended_utc=campaigns.now_utc(),
-            notes=[*notes, *_throttled(swept.cells)],
+            notes=[*notes, *self._throttled(swept)],
         )
         if swept.id is not None and self._profile_is_due(config) and self._method() != NSYS:
             self._profile(config, note.order, served, worker, swept.id, seed)
@@ -116,7 +117,7 @@ class Launcher:
             campaign=self.dir.id,
             block=note.block,
             seed=seed,
-            command=redact(planned.commands[planned.front]),
+            command=redact(planned.recorded[planned.front]),
         )
         result = run_sweep(options, self.on_progress, self.say)
         if result.interrupted:
@@ -126,6 +127,15 @@ class Launcher:
         if result.error is not None:
             raise _while_measured(served.group, result.error)
         return result
+
+    def _throttled(self, swept: SweepResult) -> list[str]:
+        """Levels whose clock was held back, in one note; flags that slowed nothing are in the cells alone."""
+        if swept.id is None or not any(c.gpu_throttle for c in swept.cells):
+            return []
+        limit = max_mhz(Store(self.o.out).open(swept.id).experiment.machine)
+        several = len({c.isl for c in swept.cells}) > 1
+        found = throttle_notes(clocks((_level(c, several), c, limit) for c in swept.cells))
+        return ["; ".join(found)] if found else []
 
     # --- profiles ------------------------------------------------------------------------------------------
 
@@ -182,6 +192,7 @@ class Launcher:
             config,
             info,
             url=served.url,
+            env=served.env,
             workers=served.workers,
             out=self.o.out,
             experiment=experiment,
@@ -222,6 +233,6 @@ def _while_measured(group: Group, error: BenchError) -> BenchError:
     return group.failure(error.message if how is None else f"{how} while it was measured: {error.message}")
 
 
-def _throttled(cells: list[Cell]) -> list[str]:
-    """Clocks that were held back while a level was measured."""
-    return [f"the GPU was throttled at {c.cell}: {', '.join(c.gpu_throttle)}" for c in cells if c.gpu_throttle]
+def _level(c: Cell, with_isl: bool) -> str:
+    load = f"C={c.concurrency}" if c.concurrency is not None else f"{c.rate_req_s:g} req/s"
+    return load + (f" ISL {c.isl}" if with_isl else "")

@@ -8,6 +8,7 @@ campaign goes on.
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -41,14 +42,19 @@ def profile_running(
     info: ServerInfo,
     *,
     url: str,
+    env: Mapping[str, str],
     workers: Mapping[str, str],
     out: str,
     experiment: str,
     seed: int,
     say: MessageCallback,
 ) -> Profiled:
-    """Of a server that runs. Raises StoreError when it cannot be stored, KeyboardInterrupt with nothing captured."""
-    o = msgspec.structs.replace(_live(spec, config, out, seed), url=url, roles=dict(workers))
+    """Of a server that runs, started with `env`.
+
+    Raises StoreError when it cannot be stored, KeyboardInterrupt with nothing captured.
+    """
+    live = _live(spec, config, out, seed)
+    o = msgspec.structs.replace(live, url=url, roles=dict(workers), started_with=dict(env))
     return _profiled(o, _base(spec, config, info, out), config, experiment, say)
 
 
@@ -88,14 +94,19 @@ def _profiled(
     except StoreError:
         raise
     except BenchError as e:
-        return Profiled(note=msgspec.structs.replace(note, error=e.message))
+        return Profiled(note=msgspec.structs.replace(note, error=_placeless(e)))
     document = found.profile.document
     note = msgspec.structs.replace(
         note,
         live_label=_live_label(document),
-        error=found.error.message if found.error is not None else None,
+        error=_placeless(found.error) if found.error is not None else None,
     )
     return Profiled(note=note, document=document, interrupted=found.interrupted)
+
+
+def _placeless(e: BenchError) -> str:
+    """What went wrong, which may show the command, with `{python}` as it is recorded elsewhere."""
+    return e.message.replace(sys.executable, "{python}") if sys.executable else e.message
 
 
 def _live_label(document: BreakdownDocument) -> str | None:
@@ -112,6 +123,7 @@ def _live(spec: LaunchedCampaign, config: ConfigSpec, out: str, seed: int) -> Li
         concurrency=list(p.concurrency),
         steps=p.steps,
         gpu_only=p.gpu_only,
+        cache=p.cubins is None,
         isl=swept.isl[0],
         model=swept.model,
         endpoint=swept.endpoint,
@@ -132,6 +144,7 @@ def _base(spec: LaunchedCampaign, config: ConfigSpec, info: ServerInfo | None, o
     model, layers = _model(info)
     return ProfileOptions(
         traces=[],
+        cache=spec.profile.cubins if isinstance(spec.profile.cubins, str) else None,
         root=out,
         gpu=spec.gpu,
         tp=spec.tp,

@@ -26,11 +26,14 @@ class LiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a capture. `roles`: which worker is profiled, where the URL is a front end's.
 
     `capture_range`: who bounds a window of nsys: its own `start` and `stop`, or the server's cudaProfilerStart and
-    cudaProfilerStop.
+    cudaProfilerStop. `cache`: look into the Triton cache of a server that we start, or that we started at `url` with
+    the variables `started_with`.
     """
 
     url: str | None = None
     launch: str | None = None
+    started_with: dict[str, str] | None = None
+    cache: bool = True
     method: str = "torch"
     capture_range: CaptureRange = "outside"
     concurrency: list[int] = msgspec.field(default_factory=lambda: [1, 16])

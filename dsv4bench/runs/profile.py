@@ -18,9 +18,10 @@ from dsv4bench.attribution.shift import shifts
 from dsv4bench.errors import BenchError, UsageError
 from dsv4bench.records.breakdown import BreakdownDocument, CaptureNote, Plan
 from dsv4bench.records.shares import SharesDocument
-from dsv4bench.records.trace import KernelCounters, Sass
+from dsv4bench.records.trace import KernelCounters
 from dsv4bench.runs.campaign_data import is_campaign, load_campaign
 from dsv4bench.runs.profile_captures import Capture, beside_trace, captures_of, stored_notes
+from dsv4bench.runs.profile_cubins import compiled
 from dsv4bench.runs.profile_inputs import Inputs, read_inputs, trace_files
 from dsv4bench.runs.profile_plan import (
     PlanOptions,
@@ -32,7 +33,6 @@ from dsv4bench.runs.profile_plan import (
 )
 from dsv4bench.scenario.rules import load_rules
 from dsv4bench.store import breakdowns
-from dsv4bench.trace.cubin import read_cubins
 
 
 class ProfileOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +41,7 @@ class ProfileOptions(msgspec.Struct, frozen=True, kw_only=True):
     traces: list[str]
     rules: list[str] = msgspec.field(default_factory=list)
     cubins: list[str] = msgspec.field(default_factory=list)
+    cache: str | None = None  # a Triton cache that counts where no cubins are named; it may tell nothing
     config: str | None = None
     concurrency: list[int] = msgspec.field(default_factory=list)
     isl: int | None = None
@@ -78,7 +79,7 @@ def run_profile(o: ProfileOptions) -> Profile:
             f"--concurrency has {len(o.concurrency)} values for {len(inputs.labels)} labels",
             "give one for all, or one a label in the order of the --trace options",
         )
-    sass = _compiled(o.cubins, inputs)
+    sass = compiled(o.cubins, o.cache, inputs)
     captures, warnings = captures_of(inputs, rules, sass, checked)
     notes = {n.label: n for n in o.captures}
     plans, shares = _plans(captures, inputs, checked, notes)
@@ -131,19 +132,6 @@ def checked_options(o: ProfileOptions) -> PlanOptions:
         tp=o.tp,
         measured_k=speedups_of(o.kernel_speedups),
     )
-
-
-def _compiled(folders: Sequence[str], inputs: Inputs) -> dict[str, Sass]:
-    """SASS of every folder; one kernel of two folders keeps the builds of both."""
-    short = {n[2].rpartition("::")[2] for t in inputs.traces for n in t.kernel_names}
-    found: dict[str, Sass] = {}
-    for folder in folders:
-        disassembly = read_cubins(Path(folder), short or None)
-        inputs.warnings += disassembly.warnings
-        for name, sass in disassembly.kernels.items():
-            before = found.get(name)
-            found[name] = sass if before is None else Sass(name, [*before.builds, *sass.builds])
-    return found
 
 
 def _target(captures: Sequence[Capture]) -> Capture | None:

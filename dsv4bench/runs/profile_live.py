@@ -229,6 +229,7 @@ class _Run:
                 isl=self._o.isl,
                 config=config,
                 captures=[t.note for t in with_files],
+                cache=self._base.cache or self._server.cache,
             )
         )
 

@@ -7,7 +7,8 @@ server that was started here is ended here; under nsys it is started by its sess
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,9 +26,14 @@ from dsv4bench.server.launch import Launched, launch
 from dsv4bench.server.profiler_setup import CUDA_VARIABLE, STAGED_VARIABLE, ask_for_workers
 from dsv4bench.server.target import Target, find_target, parse_url
 from dsv4bench.store.files import failing_as
+from dsv4bench.trace.cubin import triton_cache
 
 LOG = "server.log"
-VARIABLES = ("VLLM_TORCH_PROFILER_DIR", CUDA_VARIABLE, STAGED_VARIABLE, "SGLANG_TORCH_PROFILER_DIR")
+CACHE_VARIABLES = ("TRITON_CACHE_DIR", "TRITON_HOME", "HOME")
+VARIABLES = (
+    *("VLLM_TORCH_PROFILER_DIR", CUDA_VARIABLE, STAGED_VARIABLE, "SGLANG_TORCH_PROFILER_DIR"),
+    *CACHE_VARIABLES,
+)
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +45,17 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gets the load, and who is recorded, by role; `launched` and `session` where we started it."""
+    """Who gets the load, and who is recorded, by role; `launched` and `session` where it was started for this.
+
+    `cache`: the Triton cache of the one that decodes, where we started it and the folder is there.
+    """
 
     target: Target
     info: ServerInfo
     by_role: dict[str, Profiled]
     launched: Launched | None = None
     session: NsysSession | None = None
+    cache: str | None = None
 
     def ended(self) -> str | None:
         """How a server of ours ended, with the end of its log; None while it runs, or when it is not ours."""
@@ -60,9 +70,12 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
     """The server, ready. Raises UsageError when it cannot be reached, started, or told apart."""
     if o.launch is None:
         target = find_target(o.url, o.headers, o.insecure)
-        yield _known(o, target, say)
+        found = _known(o, target, say)
+        cache = _cache(o.started_with, found) if o.cache and o.started_with is not None else None
+        yield msgspec.structs.replace(found, cache=cache)
         return
     command, variables = command_of(o.launch)
+    started_with = variables
     url = o.url or address_of(command)
     with contextlib.ExitStack() as stack:
         session = None
@@ -81,7 +94,19 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
         took = server.wait_ready(url, o.ready_timeout_s, o.headers, o.insecure)
         say(f"it answers after {took:.0f} s")
         found = _known(o, parse_url(url, o.headers, o.insecure), say)
-        yield msgspec.structs.replace(found, launched=server, session=session)
+        cache = _cache(started_with, found) if o.cache else None
+        yield msgspec.structs.replace(found, launched=server, session=session, cache=cache)
+
+
+def _cache(started_with: Mapping[str, str], found: Served) -> str | None:
+    """By what its process was started with; where that cannot be read, by what we gave it beside our own."""
+    process = found.by_role["decode"].process if "decode" in found.by_role else None
+    environment = {**os.environ, **started_with, **(process.environment if process is not None else {})}
+    told = triton_cache(environment)
+    if told is None:
+        return None
+    path = process.path(told) if process is not None else Path(told)
+    return str(path) if path.is_dir() else None
 
 
 def _kept_in(folder: str | None) -> Path | None:

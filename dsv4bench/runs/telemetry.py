@@ -1,7 +1,8 @@
 """Once a second during a level: the server's gauges, and on the GPUs' own host their clocks, power and throttling.
 
 With `--tensor-pipe` the GPUs' hardware counters beside them, all the level long. The server's counters are read
-before and after the level, each time until they stand still, since servers publish them late.
+before and after the level, each time until they stand still, since servers publish them late. A cell's clock, power
+and throttling are those of the GPUs that had work: idle ones beside them, with their low clock, look like a fall.
 """
 
 from __future__ import annotations
@@ -112,9 +113,10 @@ class Telemetry:
         if steady_epoch_s is not None:
             low, high = steady_epoch_s
             gauges = [g for g in gauges if low <= g.t_s <= high] or gauges
-        clocks = [float(s.sm_clock_mhz) for _, gpus in self._gpus for s in gpus if s.sm_clock_mhz is not None]
+        gpus = self._at_work()
+        clocks = [float(s.sm_clock_mhz) for s in gpus if s.sm_clock_mhz is not None]
         device = self._counters.activity(steady_epoch_s) if self._counters is not None else None
-        power = [s.power_w for _, gpus in self._gpus for s in gpus if s.power_w is not None]
+        power = [s.power_w for s in gpus if s.power_w is not None]
         return ServerView(
             server_running_mean=_enough([g.running for g in gauges if g.running is not None]),
             server_waiting_mean=_enough([g.waiting for g in gauges if g.waiting is not None]),
@@ -126,12 +128,18 @@ class Telemetry:
             server_tpot_mean_s=self._ratio("tpot_sum_s", "tpot_count") or self._ratio("itl_sum_s", "itl_count"),
             gpu_sm_clock_mean_mhz=mean(clocks),
             gpu_power_mean_w=mean(power),
-            gpu_throttle=sorted({word for _, gpus in self._gpus for s in gpus for word in s.throttle}),
+            gpu_throttle=sorted({word for s in gpus for word in s.throttle}),
             tensor_pipe_frac=device.tensor_pipe.mean_frac if device and device.tensor_pipe else None,
             sm_active_frac=device.sm.mean_frac if device and device.sm else None,
             dram_frac=device.dram.mean_frac if device and device.dram else None,
             device=device,
         )
+
+    def _at_work(self) -> list[GpuSample]:
+        """Samples of the GPUs that had work in this level; of all where none tells its load."""
+        samples = [s for _, gpus in self._gpus for s in gpus]
+        loaded = {s.index for s in samples if s.util_frac}
+        return [s for s in samples if s.index in loaded] if loaded else samples
 
     def _ratio(self, part: str, whole: str) -> float | None:
         over = delta(self.before, self.after, whole)

@@ -90,12 +90,16 @@ class ConfigSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ProfileSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Recording, after the sweep of a configuration's first launch. Measured and profiled runs are never the same."""
+    """Recording, after the sweep of a configuration's first launch. Measured and profiled runs are never the same.
+
+    `cubins`: a folder of compiled kernels, which prove what they run on. None: the server's own Triton cache.
+    """
 
     method: Literal["torch", "nsys", "pm"] = msgspec.field(name="with", default="torch")
     concurrency: Annotated[list[Count], Meta(min_length=1)] = msgspec.field(default_factory=lambda: [1, 16])
     steps: Annotated[int, Meta(ge=12, le=2000)] = 30
     gpu_only: bool = False
+    cubins: Text | bool | None = None
 
 
 class ParitySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -44,6 +44,9 @@ def faults(c: LaunchedCampaign) -> Iterator[Fault]:
         yield from _ports(config, i)
         yield from _live(c, config, i)
     yield from _expectations(c)
+    if c.profile is not None and c.profile.cubins is True:
+        what = "cubins is a folder of compiled kernels, or false"
+        yield Fault(("profile", "cubins"), what, "leave it out for the server's own Triton cache")
 
 
 def _levels(c: LaunchedCampaign) -> Iterator[Fault]:

@@ -142,11 +142,15 @@ def _with_environment(c: LaunchedCampaign, env: Mapping[str, str]) -> tuple[Laun
         )
 
     model = None if c.server.model is None else text(c.server.model, "server", "model")
+    profile = c.profile
+    if profile is not None and isinstance(profile.cubins, str):
+        profile = msgspec.structs.replace(profile, cubins=text(profile.cubins, "profile", "cubins"))
     filled = msgspec.structs.replace(
         c,
         server=msgspec.structs.replace(c.server, model=model),
         env=texts(c.env, "env"),
         configs=[config(i, spec) for i, spec in enumerate(c.configs)],
+        profile=profile,
     )
     return filled, problems
 

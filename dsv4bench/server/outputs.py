@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dsv4bench.host.redact import redact_text
-from dsv4bench.records.outputs import Unit
+from dsv4bench.records.outputs import NO_LOGPROBS, REFUSED, Unit
 from dsv4bench.records.workload import Endpoint
 from dsv4bench.server.calls import Caller, Reply
 
@@ -60,11 +60,11 @@ def ask_outputs(
     rest = [_ask(caller, endpoint, _body(model, fields, osl) | extra) for fields in prompts[1:]]
     answers = [first, *rest]
     refused = [name for group in _groups(endpoint) for name in group if name not in extra]
-    notes = [f"the server does not take {', '.join(refused)}"] if refused else []
+    notes = [f"{REFUSED}{', '.join(refused)}"] if refused else []
     if "ignore_eos" in refused:
         notes.append("a text may end early")
     if any(a.best is None and a.failure is None for a in answers):
-        notes.append("the server tells no log-probabilities")
+        notes.append(NO_LOGPROBS)
     return Asked(answers, notes)
 
 

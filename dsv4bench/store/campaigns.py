@@ -182,11 +182,19 @@ def is_campaign_run(folder: Path | str) -> bool:
 
 
 def find(root: Path | str, name: str) -> Path | None:
-    """The folder that an id or a path names; None for any other name."""
+    """The folder that an id or a path names, or the newest campaign of this name; None for any other name."""
     for path in (Path(name), Path(root) / name):
         if name and is_campaign_run(path):
             return path
-    return None
+    called = sorted(p.parent for p in Path(root).glob(f"*-{slug(name)}-*/{CAMPAIGN}")) if name else []
+    return next((p for p in reversed(called) if _called(p, name)), None)
+
+
+def _called(path: Path, name: str) -> bool:
+    try:
+        return _read(path).name == name
+    except BenchError:
+        return False
 
 
 def named(root: Path | str, name: str) -> Path | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -27,19 +27,37 @@ _PTX_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _TTGIR_MMA = re.compile(r"\b(ttng\.warp_group_dot|ttng\.tc_gen5_mma\w*|tt\.dot_scaled|tt\.dot)\b")
 
 
-def read_cubins(source: Path, kernels: Collection[str] | None = None) -> Disassembly:
+def triton_cache(environment: Mapping[str, str]) -> str | None:
+    """Where Triton keeps the builds of a process with this environment; None where that does not tell.
+
+    As Triton has it: `TRITON_CACHE_DIR`, else `.triton/cache` below `TRITON_HOME`, else below `HOME`.
+    """
+    if told := environment.get("TRITON_CACHE_DIR"):
+        return told
+    home = environment.get("TRITON_HOME") or environment.get("HOME")
+    return str(Path(home) / ".triton" / "cache") if home else None
+
+
+def read_cubins(source: Path, kernels: Sequence[str] | None = None, most: int | None = None) -> Disassembly:
     """MMA opcodes of every kernel below a folder (or in one file); with `kernels`, of these names in a Triton cache.
 
+    `most`: of a Triton cache, how many builds are read at most, in the order of `kernels`. A name whose builds are
+    more than what is left of that is left out whole, for a part of them proves nothing, and a warning says so.
     Raises UsageError when there is nothing to read at `source`, Unanswerable when nothing in it could be read.
     """
-    files = list(_files(source, kernels))
+    files = _files(source, kernels)
+    left_out: list[str] = []
+    if kernels is not None and most is not None:
+        files, left_out = _at_most(files, kernels, most)
+    if left_out and not files:
+        return Disassembly(str(source), {}, left_out)
     if not files:
         raise UsageError(f"--cubins {source}: no cubin, PTX or TTGIR there", "give a folder such as ~/.triton/cache")
     tool = disassembler()
     with ThreadPoolExecutor(max_workers=4) as pool:
         parts = list(pool.map(lambda file: _builds(file, tool), files))
     found: dict[str, list[SassBuild]] = {}
-    warnings = [warning for _, part in parts for warning in part]
+    warnings = [*left_out, *(warning for _, part in parts for warning in part)]
     for builds, _ in parts:
         for name, build in builds:
             found.setdefault(name, []).append(build)
@@ -56,21 +74,37 @@ def read_cubins(source: Path, kernels: Collection[str] | None = None) -> Disasse
     )
 
 
-def _files(source: Path, kernels: Collection[str] | None) -> Iterator[Path]:
+def _files(source: Path, kernels: Collection[str] | None) -> list[Path]:
     """One file a build: a cubin where there is one, else its PTX, else its TTGIR."""
     if source.is_file():
-        yield source
-        return
+        return [source]
     stems: dict[Path, dict[str, Path]] = {}
     for path in sorted(source.rglob("*")) if source.is_dir() else []:
         if path.suffix in (*_IN_FOLDERS, ".ptx", ".ttgir") and path.is_file():
             stems.setdefault(path.with_suffix(""), {})[path.suffix] = path
-    tool = disassembler()
-    for stem, forms in stems.items():
-        if kernels is not None and ".ttgir" in forms and stem.name not in kernels:
-            continue
-        order = (*_IN_FOLDERS, ".ptx", ".ttgir") if tool is not None else (".ptx", ".ttgir", *_IN_FOLDERS)
-        yield next(forms[suffix] for suffix in order if suffix in forms)
+    order = (*_IN_FOLDERS, ".ptx", ".ttgir") if disassembler() is not None else (".ptx", ".ttgir", *_IN_FOLDERS)
+    wanted = None if kernels is None else set(kernels)
+    return [
+        next(forms[suffix] for suffix in order if suffix in forms)
+        for stem, forms in stems.items()
+        if wanted is None or ".ttgir" not in forms or stem.name in wanted
+    ]
+
+
+def _at_most(files: Sequence[Path], kernels: Sequence[str], most: int) -> tuple[list[Path], list[str]]:
+    """Files of these names and no others, the first named first, and what must be said of names that do not fit."""
+    named: dict[str, list[Path]] = {name: [] for name in kernels}
+    for file in files:
+        if file.stem in named:
+            named[file.stem].append(file)
+    kept: list[Path] = []
+    left_out = []
+    for name, own in named.items():
+        if len(kept) + len(own) <= most:
+            kept += own
+        else:
+            left_out.append(f"{name}: its {len(own)} builds were not read, {most} builds are read at most")
+    return kept, left_out
 
 
 def _builds(file: Path, tool: Path | None) -> tuple[list[tuple[str, SassBuild]], list[str]]:

@@ -53,3 +53,25 @@ def test_the_environment_is_an_allow_list_without_secrets() -> None:
     assert kept["VLLM_API_KEY"] == "***"
     assert "DSV4BENCH_API_KEY" not in kept
     assert "HOME" not in kept
+
+
+def test_home_folders_are_not_told() -> None:
+    root = "/" + "root"
+    env = {
+        "HOME": "/data/ann/",
+        "TRITON_CACHE_DIR": "/data/ann/.triton/cache",
+        "TRITON_HOME": "/data/ann",
+        "VLLM_CACHE_ROOT": f"/home/bob/cache:{root}/x:/Users/eve:/data/annex",
+        "CUDA_HOME": "/usr/local/cuda",
+        "NCCL_TOPO_FILE": f"file://{root}/topo.xml",
+        "TORCH_HOME": "/srv/root/torch",
+    }
+    assert environment(env) == {
+        "TRITON_CACHE_DIR": "~/.triton/cache",
+        "TRITON_HOME": "~",
+        "VLLM_CACHE_ROOT": "~/cache:~/x:~:/data/annex",
+        "CUDA_HOME": "/usr/local/cuda",
+        "NCCL_TOPO_FILE": "file://~/topo.xml",
+        "TORCH_HOME": "/srv/root/torch",
+    }
+    assert environment({"HOME": "/", "TRITON_HOME": "/x"}) == {"TRITON_HOME": "/x"}

@@ -137,6 +137,41 @@ def test_the_bottom_line_names_the_mechanism_where_no_plateau_does() -> None:
     ]
 
 
+def test_the_bottom_line_says_who_reached_the_target() -> None:
+    r = inputs.whole()
+    assert r.verdict is not None and r.verdict.goal is not None
+    at = {c: inputs.tok_s(c, 16) for c in ("baseline", "mtp", "fp8-cfg")}
+
+    def said(target: float) -> list[str]:
+        goal = msgspec.structs.replace(r.verdict.goal, target_tok_s=target)  # type: ignore[union-attr]
+        return section(
+            msgspec.structs.replace(r, verdict=msgspec.structs.replace(r.verdict, goal=goal)), "bottom-line"
+        )
+
+    most = max(at, key=lambda c: at[c])
+    assert any(s.startswith(f"No configuration reaches it; {most} gives the most there") for s in said(1e6))
+    second, first = sorted(at.values())[-2:]
+    (reached,) = [s for s in said((first + second) / 2) if s.startswith("Reached by")]
+    assert most in reached and not any(c in reached for c in at if c != most)
+
+
+def test_only_a_plateau_is_bottom_line() -> None:
+    r = inputs.whole()
+    assert r.verdict is not None and r.verdict.scaling is not None
+    texts = {"baseline": "plateau: X = 24 tok/s", "mtp": "provisional (1 doubling): X = 26 tok/s"}
+    laws = []
+    for law in r.verdict.scaling.laws:
+        assert law.plateau is not None
+        text = texts.get(law.config, "not shown to be flat (1 doubling): X = 25 tok/s")
+        laws.append(msgspec.structs.replace(law, plateau=msgspec.structs.replace(law.plateau, text=text)))
+    scaling = msgspec.structs.replace(r.verdict.scaling, laws=laws)
+    said = section(
+        msgspec.structs.replace(r, verdict=msgspec.structs.replace(r.verdict, scaling=scaling)), "bottom-line"
+    )
+    assert [s for s in said if " X = " in s] == [f"{c}: {text}." for c, text in texts.items()]
+    assert not any("stops growing" in s for s in said)  # of one that may still grow nothing is said here
+
+
 def test_a_configuration_without_a_figure_is_named() -> None:
     r = inputs.whole()
     r = msgspec.structs.replace(r, experiments=[d for d in r.experiments if d.experiment.config != "fp8-cfg"])
@@ -194,7 +229,7 @@ def test_provenance_says_what_differs_and_what_is_equal() -> None:
     assert "page_size = 256" in said and "page_size = 256 |" not in "\n".join(said)
     assert any(s.startswith("driver | 580.95 | all") for s in said)
     assert any("4 × NVIDIA RTX PRO 6000 Blackwell, power limit 600 W" in s for s in said)
-    assert said.count("python -m sglang.launch_server --tp 4") == 6
+    assert said.count("python -m sglang.launch_server --tp 4") == 3  # of two launches each
     alone = ReportInput(campaign=None, experiments=inputs.whole().experiments[2:3])
     typed = "dsv4bench sweep http://127.0.0.1:30000 -c 1,2,4,8,16,32 --name mtp"
     assert typed in section(alone, "provenance") and typed not in said

@@ -30,6 +30,7 @@ from dsv4bench.records.outputs import Output, Outputs
 from dsv4bench.runs import campaign_checks, campaign_end, campaign_measure
 from dsv4bench.runs.campaign import CampaignResult, run_campaign
 from dsv4bench.runs.campaign_begin import CampaignOptions
+from dsv4bench.runs.campaign_launch import Planned
 from dsv4bench.runs.campaign_profile import Profiled
 from dsv4bench.runs.options import SweepOptions
 from dsv4bench.runs.report import Written
@@ -69,10 +70,13 @@ class Lab:
         self.tok_s = {"baseline": 100.0, "both": 150.0}
         self.args: dict[str, dict[str, Any]] = {"baseline": {"kernels": "slow"}, "both": {"kernels": "fast"}}
         self.texts: dict[str, list[str]] = {}
+        self.cells: dict[str, dict[str, Any]] = {}  # further fields of a configuration's cells
+        self.experiment: dict[str, Any] = {}  # and of every experiment
         self.fails: dict[str, list[BaseException | None]] = {}  # of a launch, before it is ready
         self.sweep_fails: dict[str, list[BaseException | None]] = {}
         self.profile_error: str | None = None
         self.launched: list[str] = []
+        self.planned: list[Planned] = []
         self.stopped: list[str] = []
         self.swept: list[SweepOptions] = []
         self.profiled: list[str] = []
@@ -105,12 +109,13 @@ class Lab:
     @contextlib.contextmanager
     def _serving(self, spec: Any, config: Any, planned: Any, say: Any) -> Iterator[Any]:
         self.launched.append(config.name)
+        self.planned.append(planned)
         self._now = config.name
         try:
             _raise_next(self.fails, config.name)
             group = SimpleNamespace(pids={}, log_text=lambda: "a line", exited=lambda: None, failure=_failure)
             ready = Ready(ready_s=2.0, first_generation_s=0.1, second_generation_s=0.1)
-            yield SimpleNamespace(group=group, url="http://127.0.0.1:9", workers={}, ready=ready)
+            yield SimpleNamespace(group=group, url="http://127.0.0.1:9", env={}, workers={}, ready=ready)
         finally:
             self.stopped.append(config.name)
 
@@ -131,6 +136,7 @@ class Lab:
             server=make_server(args=self.args.get(o.name)),
             launches={"L0": 1000.0 + n},
             extra={"campaign": o.campaign, "block": o.block},
+            **self.experiment,
         )
         wrong = _next(self.sweep_fails, o.name)
         if isinstance(wrong, Killed):
@@ -147,6 +153,7 @@ class Lab:
             tpot_p50_s=8 / tok_s,
             block=o.block,
             started_utc=f"2026-12-01T00:{n // 60:02}:{n % 60:02}Z",
+            **self.cells.get(o.name, {}),
         )
         experiment.append_cell(cell)
         experiment.finish()

@@ -94,12 +94,13 @@ def test_servers_are_launched_measured_checked_and_ended(tmp_path: Path, patient
         ("baseline", LaunchStatus.COMPLETE),
         ("fast", LaunchStatus.COMPLETE),
     ]
-    assert all(n.ready_s and n.first_generation_s and n.command[1] == str(STUB) for n in c.launches)
+    assert all(n.ready_s and n.first_generation_s and n.command[:2] == ["{python}", str(STUB)] for n in c.launches)
     assert [x.state for x in c.live] == [Live.LIVE] and [p.config for p in c.parity] == ["fast"]
     store = Store(o.out)
     for n in c.launches:
         assert n.experiment is not None
-        cells = store.open(n.experiment).cells()
+        cells, head = store.open(n.experiment).cells(), store.open(n.experiment).experiment
+        assert head.command == n.command
         assert {x.block for x in cells} == {0} and {x.concurrency for x in cells} == {1, 2}
     assert result.conclusion is not None and result.conclusion.document is not None
     assert sorted(p.name for p in (tmp_path / "results" / c.id / "logs").iterdir()) == [

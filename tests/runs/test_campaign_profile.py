@@ -10,10 +10,14 @@ import pytest
 from campaign_lab import SCENARIO, Lab
 from live_profiles import quick_windows
 from profiled_server import ProfiledServer, profiled
+from store_samples import make_server
 
+from dsv4bench.errors import UsageError
 from dsv4bench.records.campaign import Live
 from dsv4bench.runs import campaign_measure, campaign_profile
 from dsv4bench.runs.campaign_launch import planned_launch
+from dsv4bench.runs.live_options import LiveOptions
+from dsv4bench.runs.profile import ProfileOptions
 from dsv4bench.scenario.launched_reading import read_launched
 
 ENDING = "profile: {concurrency: [8], steps: 12}\ntarget: {output_tok_s: 1000, concurrency: 8}\n"
@@ -73,6 +77,35 @@ def test_a_server_without_a_profiler_is_a_note(lab: Lab, fake: ProfiledServer) -
     assert all(p.error for p in result.campaign.profiles)
 
 
+@pytest.mark.parametrize(
+    ("cubins", "cache", "own"), [("", None, True), (", cubins: false", None, False), (", cubins: /c", "/c", False)]
+)
+def test_compiled_kernels_are_looked_for_where_the_scenario_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cubins: str, cache: str | None, own: bool
+) -> None:
+    """Of the server that runs, with the variables that it was given, as of one that is started for it."""
+    asked: list[tuple[LiveOptions, ProfileOptions]] = []
+
+    def stop(o: LiveOptions, base: ProfileOptions, say: object) -> None:
+        asked.append((o, base))
+        raise UsageError("enough")
+
+    monkeypatch.setattr(campaign_profile, "run_profile_live", stop)
+    (file := tmp_path / "c.yaml").write_text(
+        'name: c\nprofile: {with: nsysCUBINS}\nconfigs:\n  - {name: a, launch: "s --port {port}", '
+        'env: {TRITON_CACHE_DIR: "/t/{port}"}, port: 8123}\n'.replace("CUBINS", cubins)
+    )
+    spec = read_launched(file)
+    planned = planned_launch(spec, spec.configs[0], tmp_path, "a")
+    known: dict[str, Any] = {"out": str(tmp_path), "experiment": "e", "seed": 1, "say": print}
+    info, env = make_server(), planned.decodes.env
+    campaign_profile.profile_running(spec, spec.configs[0], info, url="http://u", env=env, workers={}, **known)
+    campaign_profile.profile_launched(spec, spec.configs[0], planned, **known)
+    assert [(o.cache, base.cache) for o, base in asked] == [(own, cache)] * 2
+    assert asked[0][0].started_with == {"TRITON_CACHE_DIR": "/t/8123"}
+    assert (asked[1][0].launch or "").startswith("TRITON_CACHE_DIR=/t/8123 s ")
+
+
 def test_a_launch_is_filled_in_and_leashed(tmp_path: Path) -> None:
     file = tmp_path / "pd.yaml"
     file.write_text(
@@ -101,7 +134,7 @@ configs:
     assert part.env == {"SHARED": "all", "OWN": "http://127.0.0.1:8123"} and part.url == single.urls["server"]
     assert part.log_path == tmp_path / "block0-baseline.log"
     several = planned_launch(spec, spec.configs[1], tmp_path, "block0-pd")
-    assert several.front == "router" and len(set(several.urls.values())) == 3
+    assert several.front == "router" and several.decodes.role == "decode" and len(set(several.urls.values())) == 3
     assert several.commands["router"][3:] == [several.urls["prefill"], several.urls["decode"]]
     assert several.commands["decode"][-1] == several.urls["prefill"]
     assert {p.role: p.env for p in several.parts}["prefill"] == {"SHARED": "all", "ROLE": "p"}

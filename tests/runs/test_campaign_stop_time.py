@@ -55,8 +55,9 @@ def test_a_server_gets_its_time_to_end(
     spec = read_launched(scenario(tmp_path, stop_s, script))
     planned = planned_launch(spec, spec.configs[0], tmp_path, "block0")
     (part,) = planned.parts
-    assert part.program == planned.commands["server"] == [sys.executable, str(script), *part.command[-2:]]
-    assert part.command[-4:] == part.program and f"{stop_s:g}" in part.command
+    assert planned.commands["server"] == [sys.executable, str(script), *part.command[-2:]]
+    assert part.program == planned.recorded["server"] == ["{python}", str(script), *part.command[-2:]]
+    assert part.command[-4:] == planned.commands["server"] and f"{stop_s:g}" in part.command
     with serving(spec, spec.configs[0], planned, lambda _: None):
         pass
     assert asked[0] > stop_s, "whoever ends the leash waits longer than it does"
@@ -68,5 +69,5 @@ def test_a_failed_launch_shows_the_users_own_command(tmp_path: Path) -> None:
     planned = planned_launch(spec, spec.configs[0], tmp_path, "block0")
     with pytest.raises(LaunchFailed) as failed, serving(spec, spec.configs[0], planned, lambda _: None):
         pass
-    assert f"{sys.executable} /no/such/script.py" in failed.value.message
+    assert "{python} /no/such/script.py" in failed.value.message and sys.executable not in failed.value.message
     assert "leash" not in failed.value.message

@@ -101,6 +101,14 @@ def test_defaults(tmp_path: Path) -> None:
     assert c.profile is None and c.parity.prompts == 4 and c.baseline.profile
 
 
+@pytest.mark.parametrize(
+    ("profile", "cubins"), [("{}", None), ("{cubins: false}", False), ("{cubins: '${C}/x'}", "/c/x")]
+)
+def test_where_a_profile_finds_compiled_kernels(tmp_path: Path, profile: str, cubins: str | bool | None) -> None:
+    found = read(tmp_path, BASE + f"profile: {profile}\n", {"C": "/c"}).profile
+    assert found is not None and found.cubins == cubins
+
+
 def test_roles(tmp_path: Path) -> None:
     c = read(tmp_path, ROLES)
     assert set(c.baseline.roles) == {"prefill", "decode", "router"}
@@ -180,6 +188,9 @@ ERRORS = [
     (BASE + "    launches: x\n", 6, "unknown field `launches`"),
     (BASE + "    env: {A: 'x'}\n    env: {B: 'y'}\n", 7, "env stands there twice, and only the last one would count"),
     (BASE + "profile: {with: perf}\n", 6, "Invalid enum value 'perf'"),
+    (BASE + "profile: {cubins: true}\n", 6, "cubins is a folder of compiled kernels, or false"),
+    (BASE + "profile: {cubins: ''}\n", 6, "Expected `str` of length >= 1"),
+    (BASE + "profile: {cubins: '${NOWHERE}'}\n", 6, "the environment variable NOWHERE is not set"),
     (BASE + "  - [\n", 7, "not YAML"),
     ("name: c\nconfigs: []\n", 2, "Expected `array` of length >= 1"),
 ]

@@ -123,6 +123,22 @@ def test_campaigns_are_found_by_id_and_folder_and_listed_oldest_first(tmp_path: 
     assert find(tmp_path, "baseline") is None and find(tmp_path, "") is None
 
 
+def test_a_campaigns_name_finds_the_newest_of_that_name(tmp_path: Path) -> None:
+    ids = {
+        "old": "20261201T000000Z-lab-aaaa",
+        "new": "20261202T000000Z-lab-0000",
+        "x": "20261203T000000Z-lab-two-0000",
+    }
+    for key, name in (("new", "lab"), ("old", "lab"), ("x", "lab-two")):
+        with CampaignDir.begin(tmp_path, make(name, id=ids[key]), SCENARIO):
+            pass
+    damaged = tmp_path / "20261209T000000Z-lab-ffff"
+    damaged.mkdir()
+    (damaged / "campaign.json").write_text("{")
+    assert find(tmp_path, "lab") == tmp_path / ids["new"]
+    assert find(tmp_path, "lab-two") == tmp_path / ids["x"] and find(tmp_path, "la") is None
+
+
 def test_secrets_are_hidden_before_anything_is_written(tmp_path: Path) -> None:
     token = "hf_abcdefghijklmnopqrstuvwxyz012345"
     launch = LaunchNote(

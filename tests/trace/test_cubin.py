@@ -12,7 +12,7 @@ import pytest
 from dsv4bench.errors import Unanswerable, UsageError
 from dsv4bench.records.trace import Disassembly
 from dsv4bench.trace import cubin
-from dsv4bench.trace.cubin import read_cubins
+from dsv4bench.trace.cubin import read_cubins, triton_cache
 from dsv4bench.trace.sass import parse_sass
 
 KERNELS = """
@@ -137,3 +137,45 @@ def test_nothing_to_read_is_the_users_error(tmp_path: Path) -> None:
     for source in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UsageError, match="no cubin"):
             read_cubins(source)
+
+
+PTX = {"mma_k": "mma.sync.aligned.m16n8k16", "plain_k": "fma.rn.f32"}
+
+
+def write_builds(folder: Path, counts: dict[str, int]) -> None:
+    """A Triton cache of PTX alone, as it is read where no disassembler is found."""
+    for name, n in counts.items():
+        for i in range(n):
+            entry = folder / f"{name}{i}"
+            entry.mkdir(parents=True)
+            (entry / f"{name}.ptx").write_text(
+                f".target sm_90a\n.visible .entry {name}(\n{PTX.get(name, 'add.f32')} ;\n"
+            )
+            (entry / f"{name}.ttgir").write_text("tt.func")
+
+
+def test_only_so_many_builds_are_read_and_of_a_name_all_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    write_builds(tmp_path, {"mma_k": 2, "plain_k": 5, "third_k": 1, "of_another_trace": 9})
+    read = read_cubins(tmp_path, ["mma_k", "plain_k", "third_k", "not_there"], most=3)
+    assert {name: len(kernel.builds) for name, kernel in read.kernels.items()} == {"mma_k": 2, "third_k": 1}
+    assert read.warnings[0] == "plain_k: its 5 builds were not read, 3 builds are read at most"
+    assert read_cubins(tmp_path, ["plain_k"], most=3).kernels == {}
+    assert len(read_cubins(tmp_path, ["plain_k"], most=5).kernels["plain_k"].builds) == 5
+    with pytest.raises(UsageError):
+        read_cubins(tmp_path, ["not_there"], most=3)
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"TRITON_CACHE_DIR": "/c", "TRITON_HOME": "/t", "HOME": "/h"}, "/c"),
+        ({"TRITON_CACHE_DIR": "", "TRITON_HOME": "/t", "HOME": "/h"}, "/t/.triton/cache"),
+        ({"HOME": "/h"}, "/h/.triton/cache"),
+        ({}, None),
+    ],
+)
+def test_where_triton_keeps_its_builds(environment: dict[str, str], folder: str | None) -> None:
+    assert triton_cache(environment) == folder

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from dsv4bench.records.campaign import CampaignStatus, ReportInput
-from dsv4bench.records.verdict import CellVerdict, Grade
+from dsv4bench.records.goal import GoalReport
+from dsv4bench.records.verdict import CellVerdict, Grade, Plateau
 from dsv4bench.report.markdown import percent
 from dsv4bench.report.page import levels
 from dsv4bench.report.page.blocks import Block, Lines
@@ -96,10 +95,14 @@ def _word(v: CellVerdict) -> str:
 
 
 def _ceiling(r: ReportInput) -> list[str]:
-    """One line for all; the sentences of a plateau name its mechanism."""
+    """Plateaus, proven and provisional, with their mechanism; what is not shown to be flat stands further down."""
     scaling = r.verdict.scaling if r.verdict is not None else None
-    laws = [law for law in (scaling.laws if scaling is not None else []) if law.plateau is not None]
-    return [" ".join(f"{law.config}: {law.plateau.text.rstrip('.')}." for law in laws if law.plateau)] if laws else []
+    plateaus = [(law.config, law.plateau) for law in (scaling.laws if scaling is not None else [])]
+    return [f"{config}: {p.text.rstrip('.')}." for config, p in plateaus if p is not None and not _open(p)]
+
+
+def _open(p: Plateau) -> bool:
+    return p.text.startswith("not shown")
 
 
 def _mechanism(r: ReportInput) -> list[str]:
@@ -114,18 +117,36 @@ def _mechanism(r: ReportInput) -> list[str]:
 
 def _target(r: ReportInput) -> list[str]:
     goal = r.verdict.goal if r.verdict is not None else None
-    return [target_line(goal)] if goal is not None else []
+    return [target_line(goal), *_reached(r, goal)] if goal is not None else []
+
+
+def _reached(r: ReportInput, goal: GoalReport) -> list[str]:
+    """Which configurations gave the target in this campaign, as measured at its concurrency."""
+    found = levels.by_level(levels.measured(r))
+    given = {
+        config: x
+        for config in levels.configs(r)
+        for (of, (c, _)), cells in found.items()
+        if of == config and c == goal.concurrency and (x := levels.mean(cells, "output_tok_s")) is not None
+    }
+    if not given:
+        return []
+    reached = {config: x for config, x in given.items() if x >= goal.target_tok_s}
+    if reached:
+        return [f"Reached by {listed([f'{config} ({figure(x)})' for config, x in reached.items()])}, as measured."]
+    most = max(given, key=lambda config: given[config])
+    return [f"No configuration reaches it; {most} gives the most there, {figure(given[most])} tok/s."]
 
 
 def _parity(r: ReportInput) -> list[str]:
-    parity = r.campaign.parity if r.campaign is not None else []
-    counts = Counter({True: "same", False: "different", None: "untold"}[p.same] for p in parity)
+    """Of the configurations that are to write the baseline's text."""
+    parity = [p for p in (r.campaign.parity if r.campaign is not None else []) if p.outcome != "not compared"]
     bad = [p.config for p in parity if p.same is False]
     if bad:
         return [f"Greedy output differs from the baseline: {', '.join(bad)}."]
-    if counts["untold"]:
-        of = f"{counts['untold']} of {len(parity)} configurations"
-        return [f"Whether greedy output is still the same cannot be told for {of}."]
+    untold = [p.config for p in parity if p.same is None]
+    if untold:
+        return [f"Whether greedy output is still the baseline's cannot be told: {', '.join(untold)}."]
     return []
 
 

@@ -10,6 +10,7 @@ from dsv4bench.report.markdown import DASH
 from dsv4bench.report.page.blocks import Block, Fold, Lines, Table, missing
 from dsv4bench.report.page.words import listed, moment, seconds
 
+FLAGGED = "the GPU was throttled at "  # of older campaigns, for a flag alone; the levels tell whether it was
 BAD = (LaunchStatus.FAILED, LaunchStatus.SKIPPED)
 
 
@@ -23,7 +24,8 @@ def blocks(r: ReportInput) -> list[Block]:
     said: dict[str, list[str]] = {}
     for n in c.launches:
         for note in n.notes:
-            said.setdefault(note, []).append(f"{n.order} ({n.config})")
+            if not note.startswith(FLAGGED):
+                said.setdefault(note, []).append(f"{n.order} ({n.config})")
     notes = [f"Launch {listed(of)}: {note}" for note, of in said.items()]
     return [*found, Lines(notes, "note")] if notes else found
 

@@ -87,7 +87,7 @@ def _parity_table(parity: list[OutputParity]) -> Table:
         ties = f"{near} of {len(differ)} near-ties" + (f", {untold} not told" if untold else "")
         rows.append(
             [
-                {True: "the same", False: "DIFFERENT", None: "cannot be told"}[p.same],
+                p.outcome,
                 p.config,
                 p.base,
                 f"{len(differ)} of {len(p.pairs)}" if p.pairs else DASH,

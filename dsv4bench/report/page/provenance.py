@@ -6,19 +6,22 @@ A fact that is equal everywhere is said once; one that differs is said for each 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dsv4bench.records.campaign import ReportInput
+from dsv4bench.records.campaign import LaunchNote, ReportInput
 from dsv4bench.records.experiment import Experiment
 from dsv4bench.report.page import levels
 from dsv4bench.report.page.blocks import Block, Fold, Table, missing
 from dsv4bench.report.page.words import listed, moment
+from dsv4bench.scenario.launched_text import local_ports, portless
 
 GIB = 1 << 30
 NOT_TOLD = "not told"
 ABSENT = "not set"
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 
 
 def blocks(r: ReportInput) -> list[Block]:
@@ -30,7 +33,10 @@ def blocks(r: ReportInput) -> list[Block]:
         return [*found, missing("No experiment could be read, so nothing is known of the machine or the server.")]
     found.append(_facts(experiments))
     found += _arguments(experiments)
-    found.append(Fold("Commands, as they were typed", log=_commands(r, experiments), short=True))
+    commands = _commands(r, experiments)
+    several = "{port}" in commands
+    head = "Commands; {port} was another one at each launch" if several else "Commands, as they were typed"
+    found.append(Fold(head, log=commands, short=True))
     packages = {f"{k} {v}" for e in experiments for k, v in e.tool.packages.items()}
     if packages:
         found.append(Fold("Packages of the client", lines=[", ".join(sorted(packages))]))
@@ -131,13 +137,36 @@ def _plain(value: object) -> str:
 
 
 def _commands(r: ReportInput, experiments: list[Experiment]) -> str:
-    found = []
-    for n in r.campaign.launches if r.campaign is not None else []:
-        if n.command:
-            found.append(f"# launch {n.order}, {n.config}\n{shlex.join(n.command)}")
+    """Of a campaign each configuration's command once; its launches are named where it had several commands."""
     if r.campaign is None:  # the experiments of a campaign hold the commands of their launches
-        found += [f"# {e.config}, {e.id}\ndsv4bench {shlex.join(e.command)}" for e in experiments if e.command]
+        found = [f"# {e.config}, {e.id}\ndsv4bench {shlex.join(e.command)}" for e in experiments if e.command]
+        return "\n".join(found) or "none recorded"
+    urls = {e.id: e.server.url for e in experiments}
+    launches: dict[str, list[LaunchNote]] = {}
+    for n in r.campaign.launches:
+        if n.command:
+            launches.setdefault(n.config, []).append(n)
+    found = []
+    for config, notes in launches.items():
+        own = {n.order: n.command for n in notes}
+        if len(set(map(tuple, own.values()))) > 1:
+            own = {n.order: portless(n.command, _ports(n, urls)) for n in notes}
+        alike: dict[str, list[str]] = {}
+        for order, words in own.items():
+            alike.setdefault(_joined(words), []).append(str(order))
+        for command, of in alike.items():
+            which = f", launch {listed(of)}" if len(alike) > 1 else ""
+            found.append(f"# {config}{which}\n{command}")
     return "\n".join(found) or "none recorded"
+
+
+def _ports(n: LaunchNote, urls: Mapping[str, str]) -> set[str]:
+    return local_ports([*n.command, urls.get(n.experiment or "", "")])
+
+
+def _joined(words: Sequence[str]) -> str:
+    """For a shell, but that placeholders are not quoted."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
 def _gpus(e: Experiment) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsv4bench.clocks import clocks, flag_notes, max_mhz, throttle_notes
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.verdict import CellVerdict
@@ -21,7 +22,7 @@ def blocks(r: ReportInput) -> list[Block]:
         return [missing("No level was measured.")]
     found: list[Block] = [_means(r, cells, metric) for metric in METRICS]
     found.append(Fold(f"All {len(cells)} cells", table=_cells(cells)))
-    notes = cell_notes(cells)
+    notes = [*clock_notes(r, cells), *cell_notes(cells)]
     return [*found, Lines(notes, "note")] if notes else found
 
 
@@ -74,11 +75,11 @@ def _cells(cells: list[Measured]) -> Table:
                 *(ms(getattr(c, field)) for field in LATENCY),
                 figure(c.achieved_batch, 3),
                 f"{c.n_ok} of {c.n_sent}",
-                ", ".join(c.gpu_throttle) or DASH,
+                figure(c.gpu_sm_clock_mean_mhz) + (f" ({', '.join(c.gpu_throttle)})" if c.gpu_throttle else ""),
             ]
         )
     head = ["configuration", "launch", "level", "state", "output tok/s", "tok/s a user", "TTFT p50, ms", "TTFT p99"]
-    head += ["TPOT p50, ms", "TPOT p99", "achieved batch", "requests ok", "GPU throttled"]
+    head += ["TPOT p50, ms", "TPOT p99", "achieved batch", "requests ok", "SM clock, MHz"]
     return Table("Every cell: one launch, repeat and level", head, rows, text_columns=4, prose=(12,))
 
 
@@ -91,6 +92,17 @@ def cell_notes(cells: list[Measured]) -> list[str]:
             said.setdefault(note, []).append(where)
         for field, why in m.cell.why_null.items():
             said.setdefault(f"no {field}: {why}", []).append(where)
-        if m.cell.gpu_throttle:
-            said.setdefault(f"GPU throttled: {', '.join(m.cell.gpu_throttle)}", []).append(where)
     return [f"{', '.join(dict.fromkeys(of))}: {note}" for note, of in said.items()]
+
+
+def clock_notes(r: ReportInput, cells: list[Measured]) -> list[str]:
+    """Levels that were throttled, and in one line the flags that slowed nothing down."""
+    limits = {d.experiment.config: mhz for d in r.experiments if (mhz := max_mhz(d.experiment.machine)) is not None}
+    several = len({m.cell.isl for m in cells}) > 1
+
+    def where(m: Measured) -> str:
+        load = f"{m.config} {level(m.cell.concurrency, m.cell.rate_req_s)}"
+        return f"{load} ISL {m.cell.isl}" if several else load
+
+    found = clocks((where(m), m.cell, limits.get(m.config)) for m in cells)
+    return [*throttle_notes(found), *flag_notes(found)]
