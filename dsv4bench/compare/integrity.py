@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from dsv4bench.clocks import clocks
 from dsv4bench.compare.comparable import comparable
 from dsv4bench.compare.gate import GATING
 from dsv4bench.compare.levels import by_launch, by_level, mean_of
@@ -62,11 +63,15 @@ def notes(base: Arm, new: Arm) -> list[str]:
     capped = [
         role
         for arm, role in ((base, "baseline"), (new, "candidate"))
-        if any("sw_power_cap" in c.gpu_throttle for c in arm.cells)
+        if any(c.throttled and "sw_power_cap" in c.flags for c in clocks((_load(c), c, None) for c in arm.cells))
     ]
     if capped:
-        said.append(f"the GPUs ran at their power limit ({' and '.join(capped)})")
+        said.append(f"the power limit held the GPUs' clock back ({' and '.join(capped)})")
     return said
+
+
+def _load(c: Cell) -> str:
+    return f"{c.concurrency} {c.rate_req_s} {c.isl}"
 
 
 def differing(base: Mapping[str, Plain], new: Mapping[str, Plain]) -> list[str]:

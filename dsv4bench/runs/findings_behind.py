@@ -7,18 +7,16 @@ what they would have told, and a warning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from dsv4bench.errors import BenchError, StoreError
+from dsv4bench.errors import StoreError
 from dsv4bench.records.campaign import Campaign, ExperimentData
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.report.findings.data import Compared, Profiled
+from dsv4bench.runs.tried import first_breakdowns, tried
 from dsv4bench.store import breakdowns, campaigns
 from dsv4bench.store.store import Store
-
-T = TypeVar("T")
 
 
 def behind(root: str, d: VerdictDocument, warnings: list[str]) -> Compared:
@@ -31,7 +29,7 @@ def behind(root: str, d: VerdictDocument, warnings: list[str]) -> Compared:
         except StoreError:
             missing.append(experiment_id)
             continue
-        cells = _tried(opened.cells, warnings) or []
+        cells = tried(opened.cells, warnings) or []
         warnings += [f"{opened.id}: {w}" for w in opened.warnings]
         found.append(ExperimentData(experiment=opened.experiment, cells=cells))
     return Compared(
@@ -49,26 +47,10 @@ def _campaign(root: Path, found: Sequence[ExperimentData], warnings: list[str]) 
     folder = campaigns.find(root, ids.pop()) if len(ids) == 1 else None
     if folder is None:
         return None
-    opened = _tried(lambda: campaigns.CampaignDir.open(folder), warnings)
+    opened = tried(lambda: campaigns.CampaignDir.open(folder), warnings)
     return opened.campaign if opened is not None else None
 
 
 def _profiles(root: Path, ids: Sequence[str], warnings: list[str]) -> list[Profiled]:
-    """The first breakdown of each configuration and level."""
-    found: dict[tuple[str | None, int | None, int | None], Profiled] = {}
-    for experiment_id in ids:
-        path = root / experiment_id / breakdowns.KERNELS
-        if not path.is_file():
-            continue
-        for b in _tried(lambda p=path: breakdowns.read(p), warnings) or []:  # type: ignore[misc]
-            source = f"{experiment_id}/{breakdowns.KERNELS}"
-            found.setdefault((b.config, b.concurrency, b.isl), Profiled(source=source, breakdown=b))
-    return list(found.values())
-
-
-def _tried(read: Callable[[], T], warnings: list[str]) -> T | None:
-    try:
-        return read()
-    except BenchError as e:
-        warnings.append(e.message)
-        return None
+    found = first_breakdowns((root / i for i in ids), warnings)
+    return [Profiled(source=f"{folder.name}/{breakdowns.KERNELS}", breakdown=b) for folder, b in found]

@@ -7,26 +7,24 @@ is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dsv4bench.compare.scaling import scaling_report
-from dsv4bench.errors import BenchError, StoreError, UsageError
-from dsv4bench.records.breakdown import BreakdownDocument
+from dsv4bench.errors import StoreError, UsageError
 from dsv4bench.records.campaign import Campaign, ExperimentData, ReportInput
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.report.campaign_markdown import markdown
 from dsv4bench.report.page import html
 from dsv4bench.runs.arms import arm_of
 from dsv4bench.runs.report_verdict import is_of_these, made_anew
-from dsv4bench.store import breakdowns, campaigns, verdict_files
+from dsv4bench.runs.tried import first_breakdowns, tried
+from dsv4bench.store import campaigns, verdict_files
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.files import write_whole
 from dsv4bench.store.store import MIN_PREFIX, Store
 
 HTML, MARKDOWN = "report.html", "report.md"
-T = TypeVar("T")
 
 
 class Written(NamedTuple):
@@ -81,7 +79,7 @@ def gather(root: Path | str, name: str) -> Gathered:
     warnings: list[str] = []
     data = _experiment(opened, warnings)
     verdict = _alone(opened, warnings) if data is not None else None
-    kernels = _kernels([opened.path / breakdowns.KERNELS], warnings)
+    kernels = [b for _, b in first_breakdowns([opened.path], warnings)]
     experiments = [data] if data is not None else []
     return Gathered(
         ReportInput(
@@ -108,15 +106,15 @@ def _of_campaign(root: Path, c: Campaign) -> ReportInput:
     profiled = dict.fromkeys(p.experiment for p in c.profiles if p.experiment is not None)
     experiments, readable = [], {}
     for experiment_id in ids:
-        opened = _tried(lambda i=experiment_id: ExperimentDir.open(root / i), warnings)  # type: ignore[misc]
+        opened = tried(lambda i=experiment_id: ExperimentDir.open(root / i), warnings)  # type: ignore[misc]
         data = _experiment(opened, warnings) if opened is not None else None
         if opened is not None and data is not None:
             experiments.append(data)
             readable[experiment_id] = opened
-    kernels = _kernels((root / i / breakdowns.KERNELS for i in dict.fromkeys([*profiled, *ids])), warnings)
+    kernels = [b for _, b in first_breakdowns((root / i for i in dict.fromkeys([*profiled, *ids])), warnings)]
     verdict, cautions = None, []
     if c.verdict is not None:
-        verdict = _tried(lambda: verdict_files.read(root, c.verdict or ""), warnings)
+        verdict = tried(lambda: verdict_files.read(root, c.verdict or ""), warnings)
     if c.verdict is None or (verdict is not None and not is_of_these(verdict, c, readable)):
         verdict, said = made_anew(root, c)
         cautions += [said] if said else []
@@ -132,35 +130,18 @@ def _of_campaign(root: Path, c: Campaign) -> ReportInput:
 
 def _experiment(opened: ExperimentDir, warnings: list[str]) -> ExperimentData | None:
     """Its cells, and its series where it has one; None when its cells cannot be read."""
-    cells = _tried(opened.cells, warnings)
+    cells = tried(opened.cells, warnings)
     if cells is None:
         return None
-    series = _tried(opened.series, warnings)
+    series = tried(opened.series, warnings)
     warnings += [f"{opened.id}: {w}" for w in opened.warnings]
     return ExperimentData(experiment=opened.experiment, cells=cells, series=series)
 
 
 def _alone(opened: ExperimentDir, warnings: list[str]) -> VerdictDocument | None:
     """One experiment has no verdict, and a scaling law all the same."""
-    scaling = _tried(lambda: scaling_report([arm_of([opened])]), warnings)
+    scaling = tried(lambda: scaling_report([arm_of([opened])]), warnings)
     return VerdictDocument(scaling=scaling) if scaling is not None else None
-
-
-def _kernels(paths: Iterable[Path], warnings: list[str]) -> list[BreakdownDocument]:
-    """The first breakdown of each coordinate; a folder without one is no reason to warn."""
-    found: dict[tuple[str | None, int | None, int | None], BreakdownDocument] = {}
-    for path in paths:
-        for b in (_tried(lambda p=path: breakdowns.read(p), warnings) or []) if path.is_file() else []:  # type: ignore[misc]
-            found.setdefault((b.config, b.concurrency, b.isl), b)
-    return list(found.values())
-
-
-def _tried(read: Callable[[], T], warnings: list[str]) -> T | None:
-    try:
-        return read()
-    except BenchError as e:
-        warnings.append(e.message)
-        return None
 
 
 def _once(warnings: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dsv4bench.compare.injection import again, changed, changed_one, sample_arm, slowed, with_nan, without_a_level
-from dsv4bench.compare.integrity import check
+from dsv4bench.compare.integrity import check, notes
 from dsv4bench.compare.judgement import judge
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell, Invalid
@@ -182,3 +182,13 @@ def test_changed_arguments_are_named() -> None:
     new = msgspec.structs.replace(COPY, server={"version": "2", "tp": 4, "mtp": True})
     said = next(n for n in judge(base, new).notes if n.startswith("the servers differ"))
     assert "version: 1 -> 2" in said and "mtp: not told -> True" in said and "tp:" not in said.replace("mtp:", "")
+
+
+@pytest.mark.parametrize(("mhz", "said"), [(1970.0, False), (1700.0, True)])
+def test_a_power_cap_is_noted_where_the_clock_fell(mhz: float, said: bool) -> None:
+    def capped(c: Cell) -> Cell:
+        clock = mhz if c.concurrency == 16 else 1980.0
+        return msgspec.structs.replace(c, gpu_throttle=["sw_power_cap"], gpu_sm_clock_mean_mhz=clock)
+
+    found = notes(BASE, changed(COPY, capped))
+    assert any("power limit" in line and "candidate" in line for line in found) is said
