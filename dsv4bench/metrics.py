@@ -83,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
         "tok/s",
         "higher",
         "requests in flight · output tokens / end-to-end time, of the requests that began and ended while C were in "
-        "flight: neither ramp nor drain",
+        "flight, without the first C: neither ramp nor drain",
         0.03,
     ),
     _metric("total_tok_s", "tok/s", "higher", "(prompt + output tokens of completed requests) / duration", 0.03),

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import msgspec
 
-from dsv4bench.compare.throughput import Source, positive, source_of, tpot_field, whole
+from dsv4bench.compare.throughput import Source, positive, rounds, source_of, whole
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.request import TokenSource
@@ -41,6 +41,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     accept_length: float = 1.0
     half_digit_frac: float = 0.0  # of a published figure: half of its last printed digit over the figure
     approximate: bool = False
+    rounds: float | None = None  # of C requests, where they are so few that ramp and drain may decide the throughput
 
     @property
     def decode_tok_s(self) -> float:
@@ -55,6 +56,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     isl: int
     source: StepSource
     rungs: list[Rung]
+    figures: Source
     notes: list[str] = msgspec.field(default_factory=list)
 
     @cached_property
@@ -89,14 +91,23 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return mean_known(r.output_tok_s for r in self.at(concurrency))
 
 
-def ladders(arm: Arm) -> list[Ladder]:
-    """One ladder an ISL; one of which no level is usable has no rungs, and notes that say why."""
+def ladders(arm: Arm, beside: Sequence[Arm] = ()) -> list[Ladder]:
+    """One ladder an ISL; one of which no level is usable has no rungs, and notes that say why.
+
+    `beside`: what it is compared with; their levels decide the source of throughput and TPOT, too.
+    """
     found = []
     for isl in sorted({c.isl for c in arm.cells}):
         cells = [c for c in arm.cells if c.isl == isl and c.concurrency is not None]
         notes = left_out(cells) if cells else ["open loop: a request rate was set, no concurrency"]
-        found.append(_ladder(arm.name, isl, [c for c in cells if _why_not(c) is None], notes))
+        own = _usable(arm, isl)
+        common = source_of([*own, *(c for other in beside if other is not arm for c in _usable(other, isl))])
+        found.append(_ladder(arm.name, isl, own, notes, common))
     return found
+
+
+def _usable(arm: Arm, isl: int) -> list[Cell]:
+    return [c for c in arm.cells if c.isl == isl and c.concurrency is not None and _why_not(c) is None]
 
 
 def left_out(cells: Iterable[Cell]) -> list[str]:
@@ -115,22 +126,26 @@ def _why_not(cell: Cell) -> str | None:
     return None
 
 
-def _ladder(config: str, isl: int, cells: Sequence[Cell], notes: list[str]) -> Ladder:
-    tpot = tpot_field(cells)
+def _ladder(config: str, isl: int, cells: Sequence[Cell], notes: list[str], common: Source) -> Ladder:
+    tpot = common.tpot or source_of(cells).tpot
     source = StepSource.TPOT if tpot is not None else StepSource.THROUGHPUT
     if source is StepSource.THROUGHPUT:
         unusable = [c for c in cells if not positive(whole(c))]
         lines = (f"C={c.concurrency} left out: no throughput, and other levels have no TPOT" for c in unusable)
         notes = [*notes, *dict.fromkeys(lines)]
         cells = [c for c in cells if c not in unusable]
-    throughput = source_of(cells)
     groups: dict[tuple[str, int], list[Cell]] = defaultdict(list)
     for cell in cells:
         assert cell.concurrency is not None
         groups[cell.launch, cell.concurrency].append(cell)
-    rungs = [_rung(launch, level, group, tpot, throughput) for (launch, level), group in sorted(groups.items())]
+    rungs = [_rung(launch, level, group, tpot, common) for (launch, level), group in sorted(groups.items())]
     return Ladder(
-        config=config, isl=isl, source=source, rungs=rungs, notes=[*notes, *_about(rungs, source, throughput)]
+        config=config,
+        isl=isl,
+        source=source,
+        rungs=rungs,
+        figures=common,
+        notes=[*notes, *_about(rungs, source, common)],
     )
 
 
@@ -151,11 +166,12 @@ def _rung(launch: str, concurrency: int, cells: Sequence[Cell], tpot: str | None
         accept_length=accept,
         half_digit_frac=half_digit / tok_s if tok_s else 0.0,
         approximate=any("output_tok_s" in name for c in cells for name in c.approximate),
+        rounds=min(map(rounds, cells)) if any(map(throughput.short, cells)) else None,
     )
 
 
 def _about(rungs: Sequence[Rung], source: StepSource, throughput: Source) -> list[str]:
-    notes = [throughput.note] if throughput.note else []
+    notes = list(throughput.notes)
     if rungs and source is StepSource.THROUGHPUT:
         notes.append("step time from throughput (C/X): prefill and ramps are inside; TPOT was not recorded")
     about = sorted({r.concurrency for r in rungs if r.approximate})

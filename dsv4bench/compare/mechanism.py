@@ -19,11 +19,13 @@ import msgspec
 
 from dsv4bench.compare.mechanism_evidence import by_text, limits, observed
 from dsv4bench.compare.symptoms import BURSTY, Pair, pair
+from dsv4bench.compare.throughput import Source
 from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
 from dsv4bench.records.verdict import Mechanism
 
 PER_SEQUENCE = "per-sequence kernel cost"
+HOST = "host-bound server"
 NOT_DETERMINED = "not determined"
 HELD = 0.9  # of C: at or above it the level is taken to have C in flight
 LITTLE_HELD = 0.8  # the same by Little's law, with ramp and drain inside
@@ -58,14 +60,15 @@ def find_mechanism(
     high: int,
     server: Mapping[str, Plain] | None = None,
     idle: Mapping[int, float] | None = None,
+    figures: Source | None = None,
 ) -> Mechanism:
     """The mechanism that holds throughput from level `low` to `high`, of the cells of one ISL of one configuration.
 
     `server` are the arguments it told; a limit among them that equals the running gauge is named as evidence, and
     one that leaves room for all C requests excludes that their number was capped. `idle`: by concurrency, the part of
-    the decode step in which a trace shows nothing on the GPU.
+    the decode step in which a trace shows nothing on the GPU. `figures`: the source of throughput and TPOT.
     """
-    seen = pair([c for c in cells if c.concurrency is not None], low, high, server, idle)
+    seen = pair([c for c in cells if c.concurrency is not None], low, high, server, idle, figures)
     findings = [rule(seen) for rule in RULES]
     findings.append(_per_sequence(seen, findings))
     excluded = [f"{f.name}: {f.text}" for f in findings if f.state == "no"]
@@ -203,15 +206,25 @@ def _throttle(p: Pair) -> Finding:
     if not low or not high:
         return _unknown(name, f"record the SM clock ({words})" if words else "record the SM clock of each level")
     text = f"SM clock {low:.0f} -> {high:.0f} MHz" + (f" ({words})" if words else "")
+    if high <= (1 - CLOCK_FALL) * low and _explains(math.log(low / high), p):
+        return _yes(name, text)
+    first = p.first.mean("gpu_sm_clock_mean_mhz")
+    if first and max(low, high) < (1 - CLOCK_FALL) * first:
+        text += f"; {first:.0f} at C={p.first.concurrency}"
+        since = msgspec.structs.replace(p, low=p.first)
+        if _explains(math.log(first / high), since):
+            return _yes(name, text)
+        return _unknown(name, f"{text}: both levels are below it, and how much that costs is not told")
     if high > (1 - CLOCK_FALL) * low:
         return _no(name, text)
-    slower = math.log(low / high)
-    tokens = p.throughput_ratio
-    lost = -math.log(tokens) if tokens else 0.0
-    stretched = math.log(p.tpot_ratio) if p.tpot_ratio else 0.0
-    if (lost > CLOCK_FALL and slower >= 0.5 * lost) or (stretched > CLOCK_FALL and slower >= 0.5 * stretched):
-        return _yes(name, text)
     return _no(name, f"{text}: too little to explain TPOT x{p.tpot_ratio or 1:.2f}")
+
+
+def _explains(slower: float, p: Pair) -> bool:
+    """Whether a clock that fell by this, as a logarithm, is half of what throughput or TPOT lost."""
+    lost = -math.log(p.throughput_ratio) if p.throughput_ratio else 0.0
+    stretched = math.log(p.tpot_ratio) if p.tpot_ratio else 0.0
+    return any(loss > CLOCK_FALL and slower >= 0.5 * loss for loss in (lost, stretched))
 
 
 def _prefill(p: Pair) -> Finding:
@@ -232,7 +245,7 @@ def _prefill(p: Pair) -> Finding:
 
 
 def _host(p: Pair) -> Finding:
-    name = "host-bound server"
+    name = HOST
     if p.idle is None:
         return _unknown(
             name, "not determinable without a trace (profile: the part of the step in which the GPU idles)"

@@ -7,7 +7,8 @@ more, so that many small steps cannot hide a large one; levels need not be doubl
 
 A plateau starts at the lowest level from which every later growth is flat. It is proven over two doublings or more,
 *provisional* below that, and otherwise not shown to be flat. Curves are not monotone: dips and cliffs are reported.
-This says that throughput is flat, never why; no plateau is called a hard ceiling here, since that also takes a
+A level of fewer than three rounds of requests (`throughput.py`) carries growth to it and nothing else. This says that
+throughput is flat, never why; no plateau is called a hard ceiling here, since that also takes a
 mechanism that is neither cap nor client, and a tested lever for each class of mechanism.
 """
 
@@ -22,8 +23,9 @@ from typing import Literal
 import msgspec
 
 from dsv4bench.compare.affine import Interval, log_interval
-from dsv4bench.compare.ladder import Ladder, mean_known
+from dsv4bench.compare.ladder import Ladder, Rung, mean_known
 from dsv4bench.compare.statistics import equivalent, paired
+from dsv4bench.compare.throughput import ROUNDS
 from dsv4bench.records.verdict import Plateau
 
 MIN_LAUNCHES = 4
@@ -44,6 +46,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     trend: Trend
     proven: bool  # the trend rests on four launches or more
     approximate: bool = False
+    short: str = ""  # which level holds too few rounds of requests for a claim
 
     @property
     def text(self) -> str:
@@ -83,6 +86,9 @@ def _growth(ladder: Ladder, low: int, high: int, delta: float, tests: int) -> Gr
         trend = _seen(effect.interval(1 - 0.05 / tests), band)
         if n >= MIN_LAUNCHES and not approximate and equivalent(effect.interval(0.90), *band):
             trend = "flat"
+    lacking = _short(low, [a for a, _ in both]) or _short(high, [b for _, b in both])
+    if lacking and (trend != "grows" or _short(low, [a for a, _ in both])):
+        trend = "open"  # ramp and drain lower a short level: growth to it may be believed, nothing else
     return Growth(
         low=low,
         high=high,
@@ -92,7 +98,13 @@ def _growth(ladder: Ladder, low: int, high: int, delta: float, tests: int) -> Gr
         trend=trend,
         proven=trend != "open" and n >= MIN_LAUNCHES and not approximate,
         approximate=approximate,
+        short=lacking,
     )
+
+
+def _short(level: int, rungs: Sequence[Rung]) -> str:
+    held = [r.rounds for r in rungs if r.rounds is not None]
+    return f"C={level} holds {min(held):.1f} rounds of requests, fewer than {ROUNDS}" if held else ""
 
 
 def _seen(interval: Interval, band: Interval) -> Trend:
@@ -149,6 +161,7 @@ def _plateau(ladder: Ladder, start: int, found: Sequence[Growth], delta: float, 
     elif doublings < MIN_DOUBLINGS - _ROUNDING and all(_looks_flat(g, delta) for g in later):
         top = ladder.levels[-1]
         text = f"provisional ({_count(doublings)}): {about}, {ratios}; run C={2 * top},{4 * top}"
+        text += "".join(dict.fromkeys(f"; {g.short}" for g in later if g.short))
     else:
         text = f"not shown to be flat ({_count(doublings)}): {about}, {ratios}; {_why_open(later)}"
     return Plateau(from_concurrency=start, output_tok_s=x, ci_tok_s=ci, doublings=doublings, proven=proven, text=text)
@@ -164,6 +177,9 @@ def _looks_flat(g: Growth, delta: float) -> bool:
 
 
 def _why_open(later: Sequence[Growth]) -> str:
+    short = next((g.short for g in later if g.short), "")
+    if short:
+        return f"{short}: run longer levels"
     launches = min(g.n_launches for g in later)
     if launches < MIN_LAUNCHES:
         return f"an equivalence test needs {MIN_LAUNCHES} launches at each level, there are {launches}"
@@ -184,8 +200,8 @@ def _breaks(found: Sequence[Growth], levels: Sequence[int], delta: float) -> lis
             notes.append(f"cliff: {fall} (by {1 - g.ci[1]:.1%} to {1 - g.ci[0]:.1%} over {g.n_launches} launches)")
         else:
             launches = f"{g.n_launches} launch{'es' if g.n_launches > 1 else ''}"
-            notes.append(f"{fall} (not proven: {launches})")
-        if any(later.low >= g.high and later.ratio > 1 + delta for later in found):
+            notes.append(f"{fall} (not proven: {g.short or launches})")
+        if not g.short and any(later.low >= g.high and later.ratio > 1 + delta for later in found):
             notes.append(f"not monotone: throughput dips at C={g.high} and grows again beyond it")
     return notes
 

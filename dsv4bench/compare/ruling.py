@@ -2,7 +2,7 @@
 
     GAIN, LOSS     the interval excludes 0, so does Holm over the family, and |Δ| ≥ δ
     NO EFFECT      the 90 % interval lies inside ±δ and the 95 % one holds 0      TRIVIAL   … and does not hold 0
-    CONTRADICTION  even the interval's lower end exceeds the bound
+    CONTRADICTION  even the interval's lower end exceeds the bound, all that is not attributed counted as touched
     UNRESOLVED     anything else, with the smallest effect that could have been seen
 
 Tests are positive (`low > -δ`), so that not-a-number proves nothing. "No effect" is never corrected for multiplicity:
@@ -30,7 +30,10 @@ ASSUMED_LEAST = (
 
 @dataclass(slots=True)
 class Open:
-    """A cell that awaits its family: everything but the verdict is known. `assumed`: E1 without a calibration."""
+    """A cell that awaits its family: everything but the verdict is known.
+
+    `assumed`: E1 without a calibration. `beyond`: what contradicts the bound's premises when it is exceeded.
+    """
 
     cell: CellVerdict
     effect: Effect
@@ -39,6 +42,7 @@ class Open:
     limit: float
     assumed: bool
     notes: list[str]
+    beyond: float | None = None
 
 
 def judge_family(cells: Sequence[Open], alpha: float) -> None:
@@ -82,7 +86,7 @@ def _judged(c: Open, doubt: str, alpha: float) -> CellVerdict:
 def _rule(c: Open, significant: bool, ci: tuple[float, float], inner: tuple[float, float]) -> Verdict:
     size = abs(c.effect.delta or 0.0)
     least = ASSUMED_LEAST if c.assumed else 0.0
-    if _contradicts(ci, c.cell.bound_frac, c.metric) and size >= least:
+    if _contradicts(ci, c.beyond, c.metric) and size >= least:
         return Verdict.CONTRADICTION
     if significant and _apart(ci) and size >= max(c.limit, least):
         return Verdict.GAIN if c.cell.better else Verdict.LOSS

@@ -7,13 +7,13 @@ the others: a law never names the kernels unless the mechanism does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from dsv4bench.compare.ladder import Ladder, ladders
 from dsv4bench.compare.law import scaling_law
-from dsv4bench.compare.mechanism import NOT_DETERMINED, PER_SEQUENCE, find_mechanism
+from dsv4bench.compare.mechanism import HOST, NOT_DETERMINED, PER_SEQUENCE, find_mechanism
 from dsv4bench.compare.plateau import find_plateau, growths, three_digits
 from dsv4bench.compare.roofline import rooflines
 from dsv4bench.compare.spec_law import predictions, verified_tokens
@@ -21,8 +21,9 @@ from dsv4bench.errors import UsageError
 from dsv4bench.gpus import Gpu
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell, Invalid
-from dsv4bench.records.shares import KernelShare
 from dsv4bench.records.verdict import Mechanism, Plateau, ScalingLaw, ScalingReport, SpecPrediction
+
+Idle = Mapping[str, Mapping[int, Mapping[int, float]]]  # configuration, ISL, C -> part of the step, GPU idle
 
 DOMINATES = 0.75  # part of the step at the highest level
 NO_BATCHING_KNEE = 4.0  # below it, a second and third sequence already cost what they would alone
@@ -34,20 +35,19 @@ def scaling_report(
     gpu: Gpu | None = None,
     tp: int | None = None,
     delta: float = 0.03,
-    shares: Iterable[KernelShare] = (),
+    idle: Idle | None = None,
 ) -> ScalingReport:
     """A law for each configuration and ISL, and what a law without speculation foretells for one with it.
 
     `gpu` and `tp` are for the roofline; None: as each arm tells. Predictions are made from the arm's parent, or
-    from the first arm when it names none that is here. `shares`, of any of the arms, tell how long their GPU idles.
+    from the first arm when it names none that is here. `idle` tells how long the GPU of an arm idles in a step.
     Raises UsageError when two arms share a name.
     """
     names = [arm.name for arm in arms]
     if len(set(names)) < len(names):
         raise UsageError(f"two configurations have one name: {', '.join(names)}", "name each once")
-    climbs = {arm.name: ladders(arm) for arm in arms}
+    climbs = {arm.name: ladders(arm, arms) for arm in arms}
     laws = {(arm.name, climb.isl): scaling_law(climb) for arm in arms for climb in climbs[arm.name]}
-    idle = _idle(shares)
     told: list[ScalingLaw] = []
     foretold: list[SpecPrediction] = []
     for arm in arms:
@@ -56,7 +56,7 @@ def scaling_report(
             base = next((c for c in climbs[parent] if c.isl == climb.isl), None) if parent != arm.name else None
             found, notes = predictions(laws[parent, climb.isl], base, arm, climb) if base else ([], [])
             foretold += found
-            law = _completed(laws[arm.name, climb.isl], arm, climb, gpu, tp, delta, idle.get(arm.name, {}))
+            law = _completed(laws[arm.name, climb.isl], arm, climb, gpu, tp, delta, _of(idle, arm.name, climb.isl))
             told.append(msgspec.structs.replace(law, notes=[*law.notes, *notes]))
     return ScalingReport(laws=told, predictions=foretold)
 
@@ -86,21 +86,13 @@ def _meaning(law: ScalingLaw, mechanism: Mechanism | None) -> list[str]:
     if mechanism.name != PER_SEQUENCE:
         return [f"{at_top}, but what holds throughput is {mechanism.name}: nothing is concluded about kernels"]
     if (law.knee or 0.0) < NO_BATCHING_KNEE:
-        return [f"{at_top}: per-sequence cost dominates: kernels do not batch"]
+        host = "" if any(line.startswith(HOST) for line in mechanism.excluded) else ", unless the host is the limit"
+        return [f"{at_top}: per-sequence cost dominates: kernels do not batch{host}"]
     return [f"{at_top}: per-sequence cost dominates past the knee"]
 
 
-def _idle(shares: Iterable[KernelShare]) -> dict[str, dict[int, float]]:
-    """By configuration and concurrency, the part of the decode step in which nothing runs on the GPU.
-
-    0 where a breakdown of the step has no such row. Shares of kernel time do not tell it.
-    """
-    found: dict[str, dict[int, float]] = {}
-    for s in shares:
-        if s.of == "span":
-            at = found.setdefault(s.config, {})
-            at[s.concurrency] = max(at.get(s.concurrency, 0.0), s.share_frac if s.component == "idle" else 0.0)
-    return found
+def _of(idle: Idle | None, config: str, isl: int) -> Mapping[int, float]:
+    return (idle or {}).get(config, {}).get(isl, {})
 
 
 def _completed(
@@ -151,14 +143,16 @@ def _mechanism(
     cells = [c for c in arm.cells if c.isl == ladder.isl and c.concurrency is not None]
     levels, spoilt = ladder.levels, _spoilt(cells)
     if spoilt and levels and spoilt > levels[-1]:
-        return find_mechanism(cells, levels[-1], spoilt, arm.server, idle)
+        return find_mechanism(cells, levels[-1], spoilt, arm.server, idle, ladder.figures)
     stop = plateau.from_concurrency if plateau else _stop(ladder, delta)
     if stop is None and (_growing_part(law) or 0) >= DOMINATES:
         stop = levels[-2]
     if stop is not None:
-        return find_mechanism(cells, stop, levels[-1], arm.server, idle)
-    found = find_mechanism(cells, levels[-2], levels[-1], arm.server, idle) if len(levels) > 1 else None
-    return found if found and "cap" in found.name else None
+        return find_mechanism(cells, stop, levels[-1], arm.server, idle, ladder.figures)
+    if len(levels) < 2:
+        return None
+    found = find_mechanism(cells, levels[-2], levels[-1], arm.server, idle, ladder.figures)
+    return found if "cap" in found.name else None
 
 
 def _spoilt(cells: Sequence[Cell]) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dsv4bench.compare.ladder import mean_known
-from dsv4bench.compare.throughput import source_of
+from dsv4bench.compare.throughput import Source, source_of
 from dsv4bench.records.arm import Plain
 from dsv4bench.records.cell import Cell, Invalid
 
@@ -83,6 +83,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     first: Level  # the lowest of the ladder
     run_limit: tuple[str, float] | None = None  # the server's told limit on requests that run at once, and its name
     idle: tuple[int, float] | None = None  # (concurrency of a trace, part of its decode step with nothing on the GPU)
+    figures: Source | None = None  # the source of throughput and TPOT of the comparison; None: of these levels alone
 
     @property
     def may_run_all(self) -> bool:
@@ -111,17 +112,22 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def throughput_ratio(self) -> float | None:
-        rate = source_of([*self.low.cells, *self.high.cells]).rate
+        rate = (self.figures or source_of([*self.low.cells, *self.high.cells])).rate
         low, high = (mean_known(rate(c) for c in level.cells) for level in (self.low, self.high))
         return high / low if low and high else None
 
     @property
+    def _tpot(self) -> tuple[str, ...]:
+        field = (self.figures or source_of([*self.low.cells, *self.high.cells])).tpot
+        return tuple(dict.fromkeys([*([field] if field else []), "tpot_mean_s", "tpot_p50_s"]))
+
+    @property
     def tpot_ratio(self) -> float | None:
-        return self.ratio("full_load_tpot_mean_s", "tpot_mean_s", "tpot_p50_s")
+        return self.ratio(*self._tpot)
 
     @property
     def tpot_exponent(self) -> float | None:
-        return self.exponent("full_load_tpot_mean_s", "tpot_mean_s", "tpot_p50_s")
+        return self.exponent(*self._tpot)
 
     @property
     def ttft_ratio(self) -> float | None:
@@ -148,10 +154,11 @@ def pair(
     high: int,
     server: Mapping[str, Plain] | None = None,
     idle: Mapping[int, float] | None = None,
+    figures: Source | None = None,
 ) -> Pair:
     """The two levels of one ISL; `cells` holds the whole ladder, `server` the arguments that it told.
 
-    Of the traces the one counts that was taken at the highest concurrency between the two levels.
+    Of the traces the one counts that was taken at the highest concurrency up to `high`, and at half of it at least.
     """
 
     def level(concurrency: int) -> Level:
@@ -162,7 +169,8 @@ def pair(
         high=level(high),
         first=level(min(c.concurrency or low for c in cells)),
         run_limit=_run_limit(server or {}),
-        idle=max(((c, part) for c, part in (idle or {}).items() if low <= c <= high), default=None),
+        idle=max(((c, part) for c, part in (idle or {}).items() if high / 2 <= c <= high), default=None),
+        figures=figures,
     )
 
 

@@ -1,10 +1,12 @@
-"""The throughput and TPOT of the levels of one ladder, from one source for all of them.
+"""The throughput and TPOT of levels that are compared, from one source for all of them.
 
-Best are the requests under full load (`full_load_tok_s`): neither ramp nor drain. Where a level lacks them, the
-steady window serves, if it is sound: requests in flight are request rate times end-to-end time (Little's law), and a
-rate that misses this by more than 3 % of C comes from a window that cuts through a round of requests, so that its
-end lies behind a prefill and before that prefill's tokens. It is too low then, the more so the higher C, which looks
-like a cliff. Otherwise the whole level serves, ramp and drain in it.
+Best are the requests under full load (`load/summary.py`): neither ramp nor drain. Where one level lacks them, none
+has them here. Then the steady window serves, if it is sound: requests in flight are request rate times end-to-end
+time (Little's law), and a rate that misses this by more than 3 % of C comes from a window that cuts through a round
+of requests, so that its end lies behind a prefill and before that prefill's tokens. It is too low then, the more so
+the higher C, which looks like a cliff. Otherwise the whole level serves, ramp and drain in it; a level of fewer than
+three rounds of C requests is short, and carries no claim that throughput stays or falls. TPOT is the mean over
+requests, but the median where the drain of a short level bends a mean by more than 3 %.
 """
 
 from __future__ import annotations
@@ -17,38 +19,67 @@ import msgspec
 from dsv4bench.records.cell import Cell
 
 LITTLE_FRAC = 0.03
+BENT_FRAC = 0.03
+ROUNDS = 3  # of C requests
 
 Rate = Callable[[Cell], float | None]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """`rate` gives a cell's output tok/s; `note` says what a ladder of it suffers from."""
+    """`rate` gives a cell's output tok/s; `tpot` names the field of its TPOT (None: not all levels have one)."""
 
     rate: Rate
     field: str  # the field whose rounding applies
-    note: str | None = None
+    tpot: str | None
+    edges: bool = False  # ramp and drain are inside
+    notes: list[str] = msgspec.field(default_factory=list)
+
+    def short(self, cell: Cell) -> bool:
+        """Whether ramp and drain may decide this level's throughput."""
+        return self.edges and rounds(cell) < ROUNDS
 
 
 def source_of(cells: Sequence[Cell]) -> Source:
-    """Full load where all cells have it, else sound steady windows, else whole levels."""
-    if _all(cells, "full_load_tok_s"):
-        return Source(rate=lambda c: c.full_load_tok_s, field="full_load_tok_s")
-    if not _all(cells, "output_tok_s_steady"):
-        return Source(rate=whole, field="output_tok_s")
-    missed = [(abs(miss), c) for c in cells if (miss := little_miss(c)) is not None and abs(miss) > LITTLE_FRAC]
-    if not missed:
-        return Source(rate=lambda c: c.output_tok_s_steady, field="output_tok_s_steady")
-    miss, worst = max(missed, key=lambda found: found[0])
-    note = (
-        f"C={worst.concurrency}: steady throughput times end-to-end time misses C by {miss:.1%} (the window holds "
-        "few rounds of requests): throughput is of whole levels, ramp and drain in it; run longer levels"
-    )
-    return Source(rate=whole, field="output_tok_s", note=note)
+    """Full load where all cells have it, else sound steady windows, else whole levels; of TPOT likewise."""
+    if _all(cells, "full_load_tok_s") and _all(cells, "full_load_tpot_mean_s"):
+        return Source(rate=lambda c: c.full_load_tok_s, field="full_load_tok_s", tpot="full_load_tpot_mean_s")
+    lacking = [c for c in cells if c.full_load_tok_s is None]
+    notes = []
+    if len(lacking) < len(cells):
+        where = ", ".join(f"C={c}" for c in sorted({c.concurrency or 0 for c in lacking}))
+        notes.append(f"too few requests under full load at {where}: figures are of whole levels; run longer ones")
+    tpot, about = _tpot(cells)
+    notes += about
+    if not notes and _all(cells, "output_tok_s_steady"):
+        missed = [(abs(miss), c) for c in cells if (miss := little_miss(c)) is not None and abs(miss) > LITTLE_FRAC]
+        if not missed:
+            return Source(rate=lambda c: c.output_tok_s_steady, field="output_tok_s_steady", tpot=tpot)
+        miss, worst = max(missed, key=lambda found: found[0])
+        notes.append(
+            f"C={worst.concurrency}: steady throughput times end-to-end time misses C by {miss:.1%} (the window "
+            "holds few rounds of requests): figures are of whole levels; run longer levels"
+        )
+    return Source(rate=whole, field="output_tok_s", tpot=tpot, edges=True, notes=notes)
 
 
-def tpot_field(cells: Sequence[Cell]) -> str | None:
-    """The field of mean TPOT that all cells have; None: there is none."""
-    return next((f for f in ("full_load_tpot_mean_s", "tpot_mean_s") if _all(cells, f)), None)
+def _tpot(cells: Sequence[Cell]) -> tuple[str | None, list[str]]:
+    """The mean, or the median where short levels bend it."""
+    if not _all(cells, "tpot_mean_s"):
+        return None, []
+    bent = [c for c in cells if rounds(c) < ROUNDS and abs(_over_median(c) - 1) > BENT_FRAC]
+    if not bent or not _all(cells, "tpot_p50_s"):
+        return "tpot_mean_s", []
+    where = ", ".join(f"C={c}" for c in sorted({c.concurrency or 0 for c in bent}))
+    return "tpot_p50_s", [f"the drain bends mean TPOT at {where}: step times are from medians"]
+
+
+def _over_median(cell: Cell) -> float:
+    return cell.tpot_mean_s / cell.tpot_p50_s if cell.tpot_mean_s and cell.tpot_p50_s else 1.0
+
+
+def rounds(cell: Cell) -> float:
+    """Completed requests over C; infinite where it is not told."""
+    return cell.n_ok / cell.concurrency if cell.n_ok and cell.concurrency else math.inf
 
 
 def little_miss(cell: Cell) -> float | None:
@@ -69,4 +100,4 @@ def positive(value: float | None) -> bool:
 
 
 def _all(cells: Sequence[Cell], field: str) -> bool:
-    return all(positive(getattr(c, field)) for c in cells)
+    return bool(cells) and all(positive(getattr(c, field)) for c in cells)

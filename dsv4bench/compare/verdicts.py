@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from dsv4bench.compare import wording
-from dsv4bench.compare.bounds import Bound, bound_of
+from dsv4bench.compare.bounds import Bound, beyond_of, bound_of
 from dsv4bench.compare.comparable import comparable, comparable_at, realised
 from dsv4bench.compare.grading import Effect, weigh
 from dsv4bench.compare.ruling import Open, judge_family
@@ -151,25 +151,34 @@ class _Pair:
         if self.refusal or not unlike.ok:
             return msgspec.structs.replace(blank, reason=self.refusal or unlike.why())
         weighed = _weighed(blank, base, new, y, [*unlike.notes, *y.notes, *self.notes])
-        if isinstance(weighed, Open) and name == WHOLE_LEVEL:
-            weighed.notes += self._without_edges(weighed.effect, y, at, there)
+        if isinstance(weighed, Open):
+            weighed.beyond = beyond_of(self._bound(at), name)
+            if name == WHOLE_LEVEL:
+                weighed.notes += self._without_edges(weighed.effect, y, (at, base), (there, new))
         return weighed
 
-    def _without_edges(self, whole: Effect, y: _Yardstick, at: Coordinate, there: Coordinate) -> list[str]:
-        """What throughput did under full load, where the ramp and drain of short levels bend the change."""
-        base, new = self.full_load[0].get((FULL_LOAD, at)), self.full_load[1].get((FULL_LOAD, there))
-        if base is None or new is None or not base.samples or not new.samples:
+    def _without_edges(
+        self, whole: Effect, y: _Yardstick, base: tuple[Coordinate, Column], new: tuple[Coordinate, Column]
+    ) -> list[str]:
+        """The change under full load, where every launch tells it and ramp and drain bend that of whole levels."""
+        full = [side.get((FULL_LOAD, at)) for side, (at, _) in zip(self.full_load, (base, new), strict=True)]
+        if full[0] is None or full[1] is None:
             return []
-        e = weigh(base, new, known(FULL_LOAD), y.sigma)
+        if any(len(f.samples) < len(w.samples) for f, (_, w) in zip(full, (base, new), strict=True) if f is not None):
+            return []
+        e = weigh(full[0], full[1], known(FULL_LOAD), y.sigma)
         low, high = whole.interval(0.95)
         if e.estimate is None or e.delta is None or low <= e.delta <= high:
             return []
         return [wording.without_edges(e)]
 
+    def _bound(self, at: Coordinate) -> Bound | None:
+        if self.bounds is None or at.concurrency is None:
+            return None
+        return self.bounds.get((at.concurrency, at.isl))
+
     def _blank(self, y: _Yardstick, at: Coordinate, base: Column | None, new: Column | None) -> CellVerdict:
-        bound = None
-        if self.bounds is not None and at.concurrency is not None:
-            bound = self.bounds.get((at.concurrency, at.isl))
+        bound = self._bound(at)
         most, note = bound_of(bound, y.metric.name)
         return CellVerdict(
             metric=y.metric.name,

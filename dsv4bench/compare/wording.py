@@ -45,7 +45,7 @@ def without_edges(e: Effect) -> str:
     """The change under full load, where that of whole levels holds ramp and drain."""
     low, high = e.interval(0.95)
     assert e.delta is not None, "asked for"
-    return f"without ramp and drain {percent(e.delta)} [{percent(low)}, {percent(high)}]: the levels are short"
+    return f"without ramp and drain {percent(e.delta)} [{percent(low)}, {percent(high)}]"
 
 
 def unresolved(e: Effect, mde: float, pairs: int | None) -> str:
@@ -60,7 +60,7 @@ def contradiction(source: BoundSource | None) -> str:
     """Which of two things must be wrong, when more was measured than the bound allows."""
     if source == "speculation":
         return "more than the bound allows: the step got shorter, too, or a measurement is wrong"
-    return "more than the bound allows: the share or the measurement is wrong"
+    return "more than the bound allows: the share or the measurement is wrong, or prefill got faster, too"
 
 
 def bundled(config: str, levers: Sequence[str], apart: bool = False) -> str:

@@ -49,7 +49,7 @@ class GoalReport(msgspec.Struct, frozen=True, kw_only=True):
     measured_tok_s: float | None
     step_s: float | None
     needed_ratio: float | None
-    needed_cut_frac: float | None  # part of the step's time that must vanish
+    needed_cut_frac: float | None  # of C/X at this concurrency (prefill in it), what must vanish
     unattributed_frac: float | None
     of: str | None  # the shares' denominator
     items: list[PlanReach] = msgspec.field(default_factory=list)

@@ -21,7 +21,7 @@ def ledger_table(ledger: Ledger) -> Table:
         table.add_column(head, no_wrap=True, justify="right" if head in ("C", "predicted", "measured") else "left")
     for p, m in ledger:
         measured = "not yet" if m is None else f"{percent(m.ratio - 1)} vs {m.versus}"
-        shown = (p.id, p.lever, p.config, p.metric, str(p.concurrency), interval(p), measured, outcome(m))
+        shown = (p.id, p.lever, p.config, p.metric, str(p.concurrency), interval(p), measured, outcome(p, m))
         table.add_row(*(Text(v) for v in shown))
     return table
 

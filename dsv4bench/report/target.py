@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dsv4bench.records.goal import GoalReport
 
 
@@ -11,11 +13,7 @@ def goal_lines(goal: GoalReport | None) -> list[str]:
         return []
     measured = "not measured" if goal.measured_tok_s is None else f"{goal.measured_tok_s:.1f} tok/s measured"
     head = f"{goal.target_tok_s:.0f} tok/s at C={goal.concurrency} from {goal.config} ({measured})"
-    needs = (
-        ""
-        if goal.needed_cut_frac is None
-        else f"needs {100 * max(0.0, goal.needed_cut_frac):.1f} % of the step to vanish"
-    )
+    needs = "" if goal.needed_cut_frac is None else f"needs {cut(goal)} to vanish"
     lines = [": ".join([head, "; ".join(filter(None, [needs, goal.why]))]) if needs or goal.why else head]
     for item in goal.items:
         speed = "free" if item.kernel_speedup is None else f"{item.kernel_speedup:g}x faster"
@@ -24,6 +22,29 @@ def goal_lines(goal: GoalReport | None) -> list[str]:
         head = f"{item.name} {speed} ({100 * item.share_frac:.0f} % of the step)"
         lines.append(f"{head}: alone {alone}, with all before it {joint}")
     return lines + _limits(goal)
+
+
+def cut(goal: GoalReport) -> str:
+    """`73.4 % of the 60.1 ms that a token of each of the 16 takes, prefill in it,`: C over the output throughput.
+
+    It is longer than a decode step: in a closed loop the prefill of other requests lies in it.
+    """
+    frac = max(0.0, goal.needed_cut_frac or 0.0)
+    time = "time" if goal.step_s is None else f"{1e3 * goal.step_s:.1f} ms"
+    whose = "a token" if goal.concurrency == 1 else f"a token of each of the {goal.concurrency}"
+    return f"{100 * frac:.1f} % of the {time} that {whose} takes, prefill in it,"
+
+
+def how_reached(launches: Sequence[float], target_tok_s: float) -> str:
+    """In which launches a configuration is at or over the target, where its average is. `launches`: tok/s of each."""
+    if not launches:
+        return "on the average (its launches are not at hand)"
+    if len(launches) == 1:
+        return "in one launch"
+    n = sum(x >= target_tok_s for x in launches)
+    if n == len(launches):
+        return f"in each of {n} launches"
+    return f"on the average, not in every launch ({n} of {len(launches)}),"
 
 
 def _limits(goal: GoalReport) -> list[str]:

@@ -26,13 +26,14 @@ from dsv4bench.runs.campaign_begin import (
     CampaignOptions,
     as_resumed,
     begin,
+    begun_again,
     draft,
     found_to_resume,
     read_asked,
     taken_up,
 )
 from dsv4bench.runs.campaign_checks import first_complete
-from dsv4bench.runs.campaign_end import Conclusion, conclude
+from dsv4bench.runs.campaign_end import Conclusion, conclude, end_of
 from dsv4bench.runs.campaign_launch import clean_logs, scenario_secrets
 from dsv4bench.runs.campaign_measure import Launcher
 from dsv4bench.runs.campaign_plan import LEFT, plan_of, within
@@ -69,7 +70,7 @@ def run_campaign(o: CampaignOptions, on_progress: ProgressCallback, say: Message
     with terminated_as_interrupted(), taken_up(o, found) if found is not None else begin(o, asked) as opened:
         if found is not None:  # a kill leaves logs as they were written
             clean_logs(opened.logs.glob("*.log"), scenario_secrets(asked.spec), say)
-        return _Campaign(o, asked, opened, on_progress, say).run()
+        return _Campaign(o, asked, opened, on_progress, say, resumed=found is not None).run()
 
 
 def _dry_run(o: CampaignOptions, asked: Asked, found: CampaignDir | None) -> CampaignResult:
@@ -93,10 +94,12 @@ class _Campaign:
         opened: CampaignDir,
         on_progress: ProgressCallback,
         say: MessageCallback,
+        *,
+        resumed: bool,
     ) -> None:
         self.o, self.asked, self.spec, self.dir, self.say = o, asked, asked.spec, opened, say
         self.launcher = Launcher(o, asked.spec, opened, on_progress, say)
-        self.interrupted = False
+        self.before, self.resumed, self.launched, self.interrupted = opened.campaign, resumed, False, False
 
     def run(self) -> CampaignResult:
         error: BenchError | None = None
@@ -140,6 +143,9 @@ class _Campaign:
                 self.dir.change_launch(note.order, status=LaunchStatus.SKIPPED, reason=why)
                 continue
             self.say(f"[{i + 1}/{len(now)}] block {note.block + 1} of {c.blocks}: {note.config}")
+            if self.resumed and not self.launched:
+                self.dir.update(**begun_again(self.dir.campaign))
+            self.launched = True
             self._one(note)
             if i + 1 == len(now) or now[i + 1].block != note.block:
                 self.launcher.profiles_alone(note.block, last=i + 1 == len(now))
@@ -154,7 +160,7 @@ class _Campaign:
 
     def _announce(self, c: Campaign, now: list[LaunchNote]) -> None:
         left = [n for n in c.launches if n.status in LEFT]
-        if c.resumed and now:
+        if self.resumed and now:
             done = sum(n.status is LaunchStatus.COMPLETE for n in c.launches)
             self.say(
                 f"resuming {c.id}: {done} of {len(c.launches)} launches are done, {len(left)} remain, "
@@ -250,7 +256,7 @@ class _Campaign:
             status, reason = CampaignStatus.PAUSED, f"stopped as asked; {left} launches remain"
         elif bad:
             status, reason = CampaignStatus.PARTIAL, f"{bad} of {len(launches)} launches failed or were left out"
-        self.dir.update(status=status, reason=reason, ended_utc=campaigns.now_utc())
+        self.dir.update(status=status, reason=reason, ended_utc=end_of(self.before, self.dir.campaign))
 
 
 class Failure(NamedTuple):

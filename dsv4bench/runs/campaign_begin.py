@@ -10,7 +10,7 @@ import difflib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -157,7 +157,8 @@ def as_resumed(c: Campaign, status: CampaignStatus, blocks: int | None) -> Campa
     """A campaign as it is taken up: launches that were cut short wait again, further blocks are added.
 
     One that had ended with failed launches repeats them; one that was interrupted leaves them. Where launches wait,
-    its verdict goes: it is not of them.
+    its verdict goes: it is not of them. That it went on is counted, and its end forgotten, once something is launched
+    (`begun_again`): to be compared anew is no part of a campaign.
     """
     again = (LaunchStatus.FAILED, LaunchStatus.SKIPPED) if status is CampaignStatus.PARTIAL else ()
     wanted = blocks or c.blocks
@@ -170,12 +171,15 @@ def as_resumed(c: Campaign, status: CampaignStatus, blocks: int | None) -> Campa
         c,
         status=CampaignStatus.RUNNING,
         reason=None,
-        ended_utc=None,
-        resumed=c.resumed + waiting,
         blocks=wanted,
         launches=launches,
         verdict=None if waiting else c.verdict,
     )
+
+
+def begun_again(c: Campaign) -> dict[str, Any]:
+    """What changes in campaign.json at the first launch of a campaign that was taken up."""
+    return {"resumed": c.resumed + 1, "ended_utc": None}
 
 
 def clean_scenario(text: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from dsv4bench.errors import BenchError, StoreError
 from dsv4bench.records.arm import Arm
+from dsv4bench.records.campaign import Campaign
 from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.runs import report
@@ -19,7 +20,7 @@ from dsv4bench.runs.campaign_arms import load_campaign_run
 from dsv4bench.runs.campaign_begin import CampaignOptions
 from dsv4bench.runs.compare import CompareOptions, run_compare
 from dsv4bench.runs.findings import FILE, write_findings
-from dsv4bench.store.campaigns import CampaignDir
+from dsv4bench.store.campaigns import CampaignDir, now_utc
 
 
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +31,17 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     findings: str | None = None
     report: str | None = None
     warnings: list[str] = []
+
+
+def end_of(before: Campaign, now: Campaign) -> str:
+    """When measuring ended: now where this run launched something; one that only compares anew changes no end."""
+    if (_attempts(before), before.profiles) != (_attempts(now), now.profiles):
+        return now_utc()
+    return before.ended_utc or max((n.ended_utc for n in now.launches if n.ended_utc), default=now_utc())
+
+
+def _attempts(c: Campaign) -> int:
+    return sum(n.attempt for n in c.launches)
 
 
 def conclude(o: CampaignOptions, opened: CampaignDir, say: MessageCallback) -> Conclusion:

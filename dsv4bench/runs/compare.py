@@ -30,6 +30,7 @@ from dsv4bench.records.verdict import LeverStatus, LeverVerdict, VerdictDocument
 from dsv4bench.runs.arms import load_arms
 from dsv4bench.runs.campaign_arms import load_campaign_run
 from dsv4bench.runs.campaign_data import CampaignData, is_campaign, load_campaign
+from dsv4bench.runs.idle import idle_of
 from dsv4bench.runs.made_from import input_note
 from dsv4bench.runs.predictions import fill
 from dsv4bench.store import breakdowns, calibration, campaigns, verdict_files
@@ -135,7 +136,7 @@ def judge_all(
         cells=cells,
         levers=levers,
         speculation=spec,
-        scaling=scaling_report(arms, gpu=o.gpu, tp=o.tp, shares=_every_share(arms, o, shares)),
+        scaling=scaling_report(arms, gpu=o.gpu, tp=o.tp, idle=idle_of(o.root, arms)),
         notes=_notes(arms, levers, noise),
     )
 
@@ -216,10 +217,6 @@ def _shares(parent: Arm, o: CompareOptions, shares: SharesDocument | None) -> li
     if shares is not None:
         return shares.shares
     return breakdowns.shares_of(o.root, parent.name, parent.ids).shares
-
-
-def _every_share(arms: Sequence[Arm], o: CompareOptions, shares: SharesDocument | None) -> list[KernelShare]:
-    return shares.shares if shares is not None else [s for a in arms for s in _shares(a, o, None)]
 
 
 def _refusals(arms: Sequence[Arm], o: CompareOptions) -> list[str]:

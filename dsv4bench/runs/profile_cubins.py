@@ -1,13 +1,15 @@
 """What the kernels of a profile were compiled to: of folders that were named, else of the server's own Triton cache.
 
 A folder that was named and cannot be used is an error. A cache is looked into unasked: what it cannot tell is one
-note, and only kernels of the trace are read of it, those with the most time first.
+note, and only kernels of the trace are read of it, those with the most time first. Others may share a cache: builds
+for another block size than those of the trace are of another program or another tuning, and are left out.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +28,12 @@ def compiled(folders: Sequence[str], cache: str | None, inputs: Inputs) -> dict[
 
     Raises UsageError and Unanswerable for a folder, never for the cache.
     """
-    names = kernel_names(inputs)
+    names, blocks = kernel_names(inputs), block_sizes(inputs)
     if not folders and cache is not None:
-        return _of_cache(Path(cache), names, inputs.warnings)
+        return _of_cache(Path(cache), names, blocks, inputs.warnings)
     found: dict[str, Sass] = {}
     for folder in folders:
-        disassembly = read_cubins(Path(folder), names or None)
+        disassembly = read_cubins(Path(folder), names or None, blocks=blocks)
         inputs.warnings += disassembly.warnings
         for name, sass in disassembly.kernels.items():
             before = found.get(name)
@@ -57,12 +59,28 @@ def kernel_names(inputs: Inputs) -> list[str]:
     return [name for name, _ in time_ns.most_common()]
 
 
-def _of_cache(cache: Path, names: Sequence[str], warnings: list[str]) -> dict[str, Sass]:
+def block_sizes(inputs: Inputs) -> dict[str, set[int]]:
+    """By base name, the threads a block that a kernel ran with; without names whose blocks are not all told."""
+    found: dict[str, set[int]] = {}
+    untold = {base_name(row.name) for table in inputs.tables for row in table.rows}
+    for t in inputs.traces:
+        is_kernel = t.kind == Kind.KERNEL
+        pairs = np.stack([t.name[is_kernel], t.block[is_kernel].prod(axis=1)], axis=1)
+        for index, threads in np.unique(pairs, axis=0).tolist():
+            found.setdefault(base_name(t.kernel_names[index][0]), set()).add(threads)
+    for counted in (row for counters in inputs.counters for row in counters.rows):
+        found.setdefault(base_name(counted.name), set()).add(math.prod(counted.block))
+    return {name: threads for name, threads in found.items() if 0 not in threads and name not in untold}
+
+
+def _of_cache(
+    cache: Path, names: Sequence[str], blocks: Mapping[str, set[int]], warnings: list[str]
+) -> dict[str, Sass]:
     """Never raises: what cannot be told is one line in `warnings`."""
     if not names:
         return {}
     try:
-        found = read_cubins(cache, names, MOST_BUILDS)
+        found = read_cubins(cache, names, MOST_BUILDS, blocks)
     except (BenchError, OSError) as e:
         reason = e.message.removeprefix(f"--cubins {cache}: ") if isinstance(e, BenchError) else e.strerror
         warnings.append(f"no proof from compiled kernels: {reason or type(e).__name__}")

@@ -15,7 +15,7 @@ import msgspec
 
 from dsv4bench.capture.nsys import NsysSession
 from dsv4bench.errors import UsageError
-from dsv4bench.host.listening import Listening, listening
+from dsv4bench.host.listening import PROC, Listening, environment_of, listening
 from dsv4bench.host.redact import redact_text, secret_values
 from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.server import ServerInfo
@@ -71,7 +71,7 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
     if o.launch is None:
         target = find_target(o.url, o.headers, o.insecure)
         found = _known(o, target, say)
-        cache = _cache(o.started_with, found) if o.cache and o.started_with is not None else None
+        cache = _cache(o.started_with, found, say) if o.cache and o.started_with is not None else None
         yield msgspec.structs.replace(found, cache=cache)
         return
     command, variables = command_of(o.launch)
@@ -94,19 +94,27 @@ def served(o: LiveOptions, folder: Path, say: MessageCallback) -> Iterator[Serve
         took = server.wait_ready(url, o.ready_timeout_s, o.headers, o.insecure)
         say(f"it answers after {took:.0f} s")
         found = _known(o, parse_url(url, o.headers, o.insecure), say)
-        cache = _cache(started_with, found) if o.cache else None
+        cache = _cache(started_with, found, say) if o.cache else None
         yield msgspec.structs.replace(found, launched=server, session=session, cache=cache)
 
 
-def _cache(started_with: Mapping[str, str], found: Served) -> str | None:
-    """By what its process was started with; where that cannot be read, by what we gave it beside our own."""
+def _cache(started_with: Mapping[str, str], found: Served, say: MessageCallback) -> str | None:
+    """By its process's own environment alone; where that cannot be read, by what we gave it beside our own."""
     process = found.by_role["decode"].process if "decode" in found.by_role else None
-    environment = {**os.environ, **started_with, **(process.environment if process is not None else {})}
+    environment = {**os.environ, **started_with}
+    if process is not None and (process.environment or environment_of(PROC / str(process.pid), ()) is not None):
+        environment = process.environment
     told = triton_cache(environment)
     if told is None:
         return None
     path = process.path(told) if process is not None else Path(told)
-    return str(path) if path.is_dir() else None
+    try:
+        if not path.is_dir():
+            return None
+    except OSError:  # another user's
+        return None
+    say(f"compiled kernels: those of {path}")
+    return str(path)
 
 
 def _kept_in(folder: str | None) -> Path | None:

@@ -24,7 +24,7 @@ BLANK: dict[str, Any] = {f.name: None for f in msgspec.structs.fields(Cell) if f
     "isl": 1024,
     "started_utc": "2026-01-01T00:00:00Z",
     "n_sent": 64,
-    "n_ok": 64,
+    "n_ok": 1024,
     "n_err": 0,
     "token_source": TokenSource.USAGE,
     "peak_in_flight": 1,

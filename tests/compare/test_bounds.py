@@ -143,10 +143,7 @@ def test_speculation_brings_no_more_than_its_tokens_a_step() -> None:
     assert {c: b.gain_frac for (c, _), b in found.items()} == dict.fromkeys((1, 8, 16), pytest.approx(0.926))
     b = found[8, 1024]  # where nothing was profiled, too
     assert (b.source, said(b)) == ("speculation", "at most +92.6 % at C=8: 1.93 tokens a step, the step no shorter")
-    assert bound_of(b, "tpot_p50_s") == (
-        pytest.approx(1 / 1.926 - 1),
-        "at most -48.1 % at C=8: 1.93 tokens a step, the step no shorter",
-    )
+    assert bound_of(b, "tpot_p50_s") == (None, None)  # fewer requests in decode shorten TPOT by more than that
 
 
 def test_the_smaller_of_both_bounds_counts() -> None:

@@ -11,7 +11,6 @@ from queueing import GAUGES, Server, arm, changed, published, without
 from dsv4bench.compare.mechanism import find_mechanism
 from dsv4bench.compare.scaling import scaling_report
 from dsv4bench.records.cell import Cell, Invalid
-from dsv4bench.records.shares import KernelShare, Of
 from dsv4bench.records.verdict import Mechanism
 
 LEVELS = (1, 2, 4, 8, 16, 32)
@@ -50,21 +49,19 @@ def test_a_trace_tells_a_host_bound_server(idle: dict[int, float], name: str, wh
     assert any(text in line for line in getattr(found, where))
 
 
-def test_the_idle_share_comes_from_a_breakdown_of_the_step() -> None:
-    def share(component: str, frac: float, of: Of = "span") -> KernelShare:
-        return KernelShare(config="x", kernel=component, component=component, concurrency=32, share_frac=frac, of=of)
-
-    def mechanism(*shares: KernelShare) -> str:
-        (law,) = scaling_report([arm(Server().cells())], shares=shares).laws
-        assert law.mechanism is not None
-        return law.mechanism.name
-
-    config = arm(Server().cells()).name
-    shares = [msgspec.structs.replace(s, config=config) for s in (share("moe", 0.5), share("idle", 0.5))]
-    assert mechanism(*shares) == "host-bound server"
-    assert mechanism(shares[0]) == "per-sequence kernel cost"  # a breakdown without an idle row: none
-    assert mechanism(*(msgspec.structs.replace(s, of="busy") for s in shares)) == "per-sequence kernel cost"
-    assert mechanism(*(msgspec.structs.replace(s, config="another") for s in shares)) == "per-sequence kernel cost"
+@pytest.mark.parametrize(
+    ("idle", "name", "said"),
+    [
+        ({1024: {32: 0.5}}, "host-bound server", "the GPU idles 50.0%"),
+        ({1024: {32: 0.01}}, "per-sequence kernel cost", "kernels do not batch"),
+        ({8192: {32: 0.5}}, "per-sequence kernel cost", "kernels do not batch, unless the host is the limit"),
+    ],
+)
+def test_idle_of_another_isl_tells_nothing(idle: dict[int, dict[int, float]], name: str, said: str) -> None:
+    config = arm(Server(b_s=0.04, a_s=0.02).cells())
+    (law,) = scaling_report([config], idle={config.name: idle, "another": {1024: {32: 0.5}}}).laws
+    assert law.mechanism is not None and law.mechanism.name == name
+    assert any(line.endswith(said) or said in line for line in [*law.notes, *law.mechanism.evidence])
 
 
 def test_an_admission_cap_with_its_argument() -> None:
@@ -156,6 +153,34 @@ def test_a_throttle_too_small_to_explain_it() -> None:
     found = told(changed(Server().cells(), 32, gpu_sm_clock_mean_mhz=2300.0, gpu_throttle=["sw_power_cap"]))
     assert found.name == "per-sequence kernel cost"
     assert any("too little to explain TPOT x1.93" in e for e in found.excluded)
+
+
+def slowed(**at_32: Any) -> list[Cell]:
+    """C=1 at 2400 MHz; C=16 and 32 both far below it, and close to one another."""
+    cells = changed(Server().cells(), 16, gpu_sm_clock_mean_mhz=2150.0, gpu_throttle=["sw_power_cap"])
+    return changed(cells, 32, gpu_sm_clock_mean_mhz=2130.0, gpu_throttle=["sw_power_cap"], **at_32)
+
+
+def test_two_levels_that_are_both_slowed_do_not_exclude_throttling() -> None:
+    found = told(slowed())
+    line = (
+        "power or thermal throttle: SM clock 2150 -> 2130 MHz (sw_power_cap); 2400 at C=1: both levels are below it"
+    )
+    assert found.name == "per-sequence kernel cost"
+    assert any(e.startswith(f"not excluded: {line}") for e in found.evidence)
+    assert not any(e.startswith("power or thermal throttle") for e in found.excluded)
+    first = told(changed(slowed(), 1, gpu_sm_clock_mean_mhz=2160.0))  # within 2 % of it: nothing was slowed
+    assert "power or thermal throttle: SM clock 2150 -> 2130 MHz (sw_power_cap)" in first.excluded
+
+
+def test_both_levels_slowed_by_half_of_what_was_lost_since_the_first() -> None:
+    cells = changed(Server(b_s=0.0).cells(), 32, gpu_sm_clock_mean_mhz=2130.0)
+    cells = changed(cells, 16, gpu_sm_clock_mean_mhz=2150.0)
+    rate, tpot_s = cells[-1].output_tok_s, cells[0].tpot_mean_s
+    assert rate is not None and tpot_s is not None
+    found = told(changed(cells, 32, output_tok_s=rate, tpot_mean_s=1.15 * tpot_s))
+    assert found.name == "power or thermal throttle"
+    assert found.evidence[0] == "SM clock 2150 -> 2130 MHz; 2400 at C=1"
 
 
 def test_prefill_interference() -> None:

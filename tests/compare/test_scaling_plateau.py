@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from queueing import arm, changed, published
 
@@ -119,6 +120,37 @@ def test_a_proven_cliff_is_named_and_ends_a_plateau() -> None:
     assert plateau is None
     assert any(n.startswith("cliff: throughput falls by 4") and "from C=32 to C=64" in n for n in notes)
     assert "no plateau: throughput falls at the highest level" in notes[0]
+
+
+def test_a_level_of_two_rounds_of_requests_proves_neither_flatness_nor_a_fall() -> None:
+    plateau, notes = plateau_of(arm(changed(launches(FLAT, 4), 32, n_ok=64)))
+    assert plateau is not None and not plateau.proven and plateau.from_concurrency == 8
+    assert "C=32 holds 2.0 rounds of requests, fewer than 3: run longer levels" in plateau.text
+    plateau, notes = plateau_of(arm(changed(launches({8: 20.0, 16: 23.1, 32: 23.2}, 4), 32, n_ok=64)))
+    assert plateau is not None and plateau.text.startswith("provisional (1 doubling)")
+    assert plateau.text.endswith("; C=32 holds 2.0 rounds of requests, fewer than 3")
+    fallen = changed(launches({8: 23.0, 16: 23.1, 32: 21.0}, 4), 32, n_ok=64)
+    _, notes = plateau_of(arm(fallen))
+    assert not any(n.startswith("cliff") for n in notes)
+    assert any("falls by 9" in n and "not proven: C=32 holds 2.0 rounds" in n for n in notes)
+
+
+def test_growth_to_a_short_level_is_growth() -> None:
+    curve = {8: 23.0, 16: 30.0, 32: 45.0}
+    (high,) = ladders(arm(changed(launches(curve, 4), 32, n_ok=64)))
+    assert [g.trend for g in growths(high)] == ["grows", "grows"]  # its edges make it less, not more
+    (low,) = ladders(arm(changed(launches(curve, 4), 8, n_ok=16)))
+    assert [g.trend for g in growths(low)] == ["open", "grows"]
+
+
+def test_of_several_configurations_none_is_of_another_source() -> None:
+    full = [msgspec.structs.replace(c, full_load_tok_s=1.1 * (c.output_tok_s or 0)) for c in launches(FLAT, 4)]
+    full = [msgspec.structs.replace(c, full_load_tpot_mean_s=0.1) for c in full]
+    one = msgspec.structs.replace(arm(full), name="one")
+    other = msgspec.structs.replace(arm(changed(full, 32, full_load_tok_s=None)), name="other")
+    (alone,), (beside,) = ladders(one), ladders(one, [one, other])
+    assert (alone.measured_tok_s(8) or 0) == pytest.approx(1.1 * (beside.measured_tok_s(8) or 0))
+    assert any("too few requests under full load at C=32" in n for n in beside.notes) and not alone.notes
 
 
 def test_a_fall_of_one_launch_is_no_cliff() -> None:

@@ -13,9 +13,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runs"))
 from campaign_samples import FOLDER, compared
 
 from dsv4bench.records.prediction import Measured, Prediction
-from dsv4bench.records.verdict import Grade, Mechanism, ScalingLaw, ScalingReport, Verdict, VerdictDocument
+from dsv4bench.records.verdict import (
+    Grade,
+    Mechanism,
+    Plateau,
+    ScalingLaw,
+    ScalingReport,
+    TableFigure,
+    Verdict,
+    VerdictDocument,
+)
 from dsv4bench.report.findings.data import Compared, Findings
 from dsv4bench.report.findings.sections import blocks, new_file
+from dsv4bench.report.findings.tables import tags_of
+from dsv4bench.report.page.plan import target_line
+from dsv4bench.report.target import goal_lines
 from dsv4bench.runs.campaign_data import load_campaign
 
 DOCUMENT = msgspec.structs.replace(compared(load_campaign(FOLDER)), id="20261129T000000Z-baseline-vs-A-B-1f3a")
@@ -56,7 +68,7 @@ def test_the_bottom_line_answers_what_was_best_what_was_reached_and_where_the_ba
     assert "C=16 B gives the most, 23.6 tok/s, +1.7 % vs baseline (23.2; no verdict, E0)." in lines[2]
     assert "1000 tok/s at C=16: not reached, the most is B 23.6 (vs baseline: no verdict, E0)" in lines[3]
     assert "the whole plan, from baseline, gives at most 258 tok/s" in lines[3]
-    assert "at most ~24 tok/s measured (C=8); flat from C=8 at 23.6 tok/s (provisional)" in lines[4]
+    assert "at most ~24 tok/s measured (C=8); no ceiling" in lines[4] and "flat" not in lines[4]
     assert "no ceiling is known, t(C) = a + b·C does not hold" in lines[4]
     assert "mechanism: not determined" in lines[4] and "grows with C" not in lines[4]
 
@@ -65,10 +77,108 @@ def test_who_reached_the_target_and_by_which_grade() -> None:
     assert DOCUMENT.goal is not None
     goal = msgspec.structs.replace(DOCUMENT.goal, target_tok_s=23.2)
     body = on_one_line(rendered(msgspec.structs.replace(DOCUMENT, goal=goal))["bottom-line"])
-    assert "reached by baseline 23.2, A 23.2, B 23.6 (vs baseline: no verdict, E0)." in body and "plan" not in body
+    assert (
+        "reached as published by baseline 23.2, A 23.2, B 23.6 (vs baseline: no verdict, E0)." in body
+        and "plan" not in body
+    )
     elsewhere = msgspec.structs.replace(goal, concurrency=64)
     body = rendered(msgspec.structs.replace(DOCUMENT, goal=elsewhere))["bottom-line"]
     assert "Target 23.2 tok/s at C=64: not measured there;" in body
+
+
+def figure_at(config: str, concurrency: int, value: float, isl: int = 256) -> TableFigure:
+    return TableFigure(metric="output_tok_s", config=config, concurrency=concurrency, isl=isl, value=value, n=4)
+
+
+def test_the_best_is_taken_where_every_configuration_was_measured() -> None:
+    figures = [
+        figure_at("baseline", 16, 266.0),
+        figure_at("baseline", 64, 250.0),
+        figure_at("both", 16, 1640.0),
+        figure_at("both", 32, 2050.0),
+    ]
+    d = VerdictDocument(id="x-vs-y-1f3a", baseline="baseline", figures=figures)
+    said = on_one_line(rendered(d)["bottom-line"])
+    assert "- Best: at C=16 both gives the most, 1640 tok/s, +516.5 % vs baseline (266; not compared, no" in said
+    apart = msgspec.structs.replace(d, figures=[figures[1], figures[0], figures[3]])
+    said = on_one_line(rendered(apart)["bottom-line"])
+    assert "Best" not in said and "the most of each, tok/s: baseline 266 at C=16, both 2050 at C=32." in said
+    two = [figure_at("baseline", 32, 200.0), figure_at("baseline", 16, 100.0, 2048), *figures[:1], figures[3]]
+    said = on_one_line(rendered(msgspec.structs.replace(d, figures=two))["bottom-line"])
+    assert "Best: at C=32, ISL 256 both gives the most" in said  # not the longer prompts' last level
+    about = msgspec.structs.replace(figures[0], about=True)
+    said = rendered(msgspec.structs.replace(d, figures=[about]))["bottom-line"]
+    assert "Best: at C=16 baseline gives the most, ~266 tok/s." in said
+
+
+def test_a_plateau_is_flat_in_the_bottom_line_only_where_launches_carry_it() -> None:
+    assert DOCUMENT.scaling is not None
+    (law, *_) = [x for x in DOCUMENT.scaling.laws if x.config == "baseline"]
+
+    def said(text: str, ci: tuple[float, float] | None) -> str:
+        p = Plateau(
+            from_concurrency=16, output_tok_s=266.2, ci_tok_s=ci, doublings=1.0, proven=text[:2] == "pl", text=text
+        )
+        scaling = ScalingReport(laws=[msgspec.structs.replace(law, plateau=p)])
+        return on_one_line(rendered(msgspec.structs.replace(DOCUMENT, scaling=scaling))["bottom-line"])
+
+    assert "flat from C=16 at 266 tok/s [265, 268] (provisional); " in said(
+        "provisional (1 doubling): …", (264.7, 267.7)
+    )
+    assert "flat from C=16 at 266 tok/s [265, 268] (proven); " in said("plateau: …", (264.7, 267.7))
+    assert "flat" not in said("provisional (1 doubling): …", None)
+    assert "flat" not in said("falls beyond C=16: …", (264.7, 267.7))
+
+
+def test_what_must_vanish_is_of_a_tokens_time_and_not_of_a_decode_step() -> None:
+    assert DOCUMENT.goal is not None
+    goal = msgspec.structs.replace(DOCUMENT.goal, step_s=0.0601, needed_cut_frac=0.734, measured_tok_s=266.1)
+    body = on_one_line(rendered(msgspec.structs.replace(DOCUMENT, goal=goal))["plan"])
+    said = "73.4 % of the 60.1 ms that a token of each of the 16 takes, prefill in it, to vanish"
+    assert f"the target of 1000 needs {said} [v:1f3a]" in body
+    assert f"from baseline (266.1 tok/s measured): needs {said}" in goal_lines(goal)[0]
+    assert "must vanish." in target_line(goal) and said.removesuffix(" to vanish") in target_line(goal)
+    for got in (body, *goal_lines(goal), target_line(goal)):
+        assert "of the decode step" not in got and "of the step to vanish" not in got
+    one = msgspec.structs.replace(goal, concurrency=1, step_s=None)
+    assert "73.4 % of the time that a token takes, prefill in it, to vanish" in goal_lines(one)[0]
+
+
+def test_comparisons_whose_ids_end_alike_have_longer_tags() -> None:
+    one, two = (msgspec.structs.replace(DOCUMENT, id=f"2026-baseline-vs-{n}-1f3a") for n in ("A", "B"))
+    p = Prediction(
+        id="p0a0b",
+        created_utc="2026-11-29T00:00:00Z",
+        lever="x",
+        config="C",
+        parent="baseline",
+        metric="output_tok_s",
+        concurrency=16,
+        low_ratio=1.0,
+        high_ratio=1.3,
+        basis="stated",
+    )
+    m = Measured(
+        prediction="p0a0b",
+        filled_utc="2026-11-30T00:00:00Z",
+        verdict="2026-baseline-vs-C-1f3a",  # of a comparison that is not in the file
+        versus="baseline",
+        ratio=1.4,
+        ci_ratio=None,
+        grade="E2",
+        hit=False,
+    )
+    got = rendered(one, two, ledger=[(p, m)])
+    for name, body in got.items():
+        assert "[v:1f3a]" not in body, name
+        if name != "predictions":
+            assert "** [v:A-1f3a]" in body and "** [v:B-1f3a]" in body, name
+    assert "[p0a0b] [v:C-1f3a] |" in got["predictions"] and "[v:C-1f3a]" in got["bottom-line"]
+    assert tags_of(["2-x-1f3a", "1-x-1f3a", "1-x-beef"]) == {
+        "2-x-1f3a": "[v:2-x-1f3a]",
+        "1-x-1f3a": "[v:1-x-1f3a]",
+        "1-x-beef": "[v:beef]",
+    }
 
 
 def test_a_law_that_holds_gives_ceiling_knee_and_what_grows() -> None:
@@ -175,6 +285,13 @@ def test_predicted_beside_measured() -> None:
     assert f"- {said}C vs baseline at C=16 (+40.0 %, predicted +22.0 % to +50.0 %). [v:1f3a]" in alone
     sure = msgspec.structs.replace(m, ci_ratio=(1.3, 1.5))
     assert "| hit (E2) |" in rendered(ledger=[(p, sure)])["predictions"]
+    wide = msgspec.structs.replace(m, ci_ratio=(1.3, 1.51))
+    got = rendered(ledger=[(p, wide), (p, sure)])
+    assert "| hit, its interval reaches beyond (E2) |" in got["predictions"] and "| hit (E2) |" in got["predictions"]
+    counted = "(grade E2; of 1 hit the measured 95 % interval reaches beyond the predicted one)"
+    assert f"2 of 2 hit {counted}" in got["predictions"] and counted in " ".join(got["bottom-line"].split())
+    missed = msgspec.structs.replace(wide, hit=False)
+    assert "| miss (E2) |" in rendered(ledger=[(p, missed)])["predictions"]
 
 
 def test_the_best_figure_carries_its_verdict_and_grade() -> None:

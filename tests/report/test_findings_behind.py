@@ -6,13 +6,13 @@ import re
 
 import msgspec
 import pytest
-from report_inputs import LAWS, breakdown, hostile, whole
+from report_inputs import LAWS, breakdown, cell, hostile, whole
 
 from dsv4bench.records.breakdown import CaptureNote, KernelRow
 from dsv4bench.records.campaign import OutputPair, OutputParity, ReportInput
 from dsv4bench.records.experiment import GpuInfo
 from dsv4bench.records.shares import KernelShare, SharesDocument
-from dsv4bench.records.verdict import InputNote
+from dsv4bench.records.verdict import InputNote, TableFigure
 from dsv4bench.report.findings.data import Compared, Findings, Profiled
 from dsv4bench.report.findings.gpu import measured_on
 from dsv4bench.report.findings.sections import blocks
@@ -81,6 +81,97 @@ def test_a_server_elsewhere_is_on_a_gpu_that_only_its_profiles_tell() -> None:
     assert measured_on(compared(experiments=away)).startswith("NVIDIA RTX PRO 6000 Blackwell (")
 
 
+MIXED = [GpuInfo(name="NVIDIA B200"), GpuInfo(name="NVIDIA H200"), GpuInfo(name="NVIDIA H200")]
+
+
+def on_host(gpus: list[GpuInfo], profiled_on: str | None = None, **fields: object) -> Compared:
+    """Six launches on one host, the first of them profiled if asked."""
+    r, experiments = whole(), []
+    for x in r.experiments:
+        assert x.experiment.machine is not None
+        machine = msgspec.structs.replace(x.experiment.machine, gpus=gpus)
+        experiments.append(
+            msgspec.structs.replace(x, experiment=msgspec.structs.replace(x.experiment, machine=machine, **fields))
+        )
+    profiles = []
+    if profiled_on is not None:
+        b = breakdown("baseline", 16)
+        b = msgspec.structs.replace(b, devices=[msgspec.structs.replace(b.devices[0], gpu=profiled_on)])
+        profiles = [Profiled(source=f"{experiments[0].experiment.id}/kernels.json", breakdown=b)]
+    return compared(experiments=experiments, profiles=profiles)
+
+
+def test_of_a_host_with_several_kinds_of_gpu_the_one_used_is_told_or_none() -> None:
+    profiled = on_host(MIXED, "NVIDIA H200")
+    assert measured_on(profiled) == "NVIDIA H200 (sm_90), not sm_120"
+    assert "measured on NVIDIA H200 (sm_90): the structure" in section(profiled, "threats")
+    assert "; used: NVIDIA H200 (sm_90), driver 580.95" in section(profiled, "setup")
+    both = "NVIDIA B200 (sm_100), NVIDIA H200 (sm_90)"
+    untold = on_host(MIXED)
+    assert measured_on(untold) == f"a host that has {both}, not sm_120"
+    assert "GPU: the host has 1 x NVIDIA B200 (sm_100), 2 x NVIDIA H200 (sm_90), driver" in section(untold, "setup")
+
+
+def test_visible_devices_tell_the_gpu_of_a_launched_server() -> None:
+    told = {"CUDA_VISIBLE_DEVICES": "1,2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    launched = on_host(MIXED, environment=told, extra={"campaign": "x"})
+    assert measured_on(launched) == "NVIDIA H200 (sm_90), not sm_120"
+    assert "GPU: 2 x NVIDIA H200 (sm_90), of 3 GPUs of the host, driver" in section(launched, "setup")
+    by_speed = on_host(MIXED, environment={"CUDA_VISIBLE_DEVICES": "1,2"}, extra={"campaign": "x"})
+    foreign = on_host(MIXED, environment=told)  # of a server that was started elsewhere
+    assert measured_on(by_speed).startswith("a host that has ") and measured_on(foreign).startswith(
+        "a host that has "
+    )
+    eight = [GpuInfo(name="NVIDIA H200")] * 8
+    one = on_host(eight, environment={"CUDA_VISIBLE_DEVICES": "3"}, extra={"campaign": "x"})
+    assert "GPU: 1 x NVIDIA H200 (sm_90), of 8 GPUs of the host, driver" in section(one, "setup")
+    assert "GPU: the host has 8 x NVIDIA H200 (sm_90), driver" in section(on_host(eight), "setup")
+    for odd in ("GPU-1f3a", "", "9", "-1"):
+        assert measured_on(
+            on_host(MIXED, environment={**told, "CUDA_VISIBLE_DEVICES": odd}, extra={"campaign": "x"})
+        ) == (measured_on(on_host(MIXED)))
+
+
+# --- was the target met ---------------------------------------------------------------------------------------
+
+
+def test_the_target_is_reached_in_every_launch_or_on_the_average() -> None:
+    r = whole()
+    assert r.verdict is not None and r.verdict.goal is not None
+
+    def said(first: float, second: float, **fields: object) -> str:
+        figures = [TableFigure(metric="output_tok_s", config="mtp", concurrency=16, isl=1024, value=1020.0, n=2)]
+        experiments = [
+            msgspec.structs.replace(
+                x, cells=[cell("mtp", 16, output_tok_s=tok_s), cell("mtp", 8), cell("mtp", 16, isl=4096)]
+            )
+            for x, tok_s in zip(
+                [x for x in whole().experiments if x.experiment.config == "mtp"], (first, second), strict=True
+            )
+        ]
+        c = compared(experiments=experiments, campaign=None, **fields)
+        c = msgspec.structs.replace(c, document=msgspec.structs.replace(c.document, figures=figures))
+        return next(x for x in section(c, "bottom-line").split("\n") if x.startswith("- Target"))
+
+    assert "reached in each of 2 launches by mtp 1020 (vs baseline" in said(1010.0, 1030.0)
+    assert "reached on the average, not in every launch (1 of 2), by mtp 1020 (" in said(980.0, 1060.0)
+    gone = said(1010.0, 1030.0, missing=IDS["mtp"][:1])
+    assert "reached on the average (its launches are not at hand) by mtp 1020 (" in gone
+
+
+def test_the_campaign_ran_until_its_last_launch_ended() -> None:
+    r = whole()
+    assert r.campaign is not None
+    later = msgspec.structs.replace(r.campaign, ended_utc="2026-12-09T00:00:00Z", started_utc="2026-12-01T01:00:00Z")
+    launches = [msgspec.structs.replace(n, ended_utc=f"2026-12-01T08:1{n.order}:00Z") for n in later.launches[:3]]
+    later = msgspec.structs.replace(later, launches=launches)
+    last = max(n.order for n in launches)
+    assert f"- ran 2026-12-01 01:00 to 08:1{last} UTC" in section(compared(campaign=later), "setup")
+    assert "01:00 to 2026-12-09 00:00 UTC" in section(
+        compared(campaign=msgspec.structs.replace(later, launches=[])), "setup"
+    )
+
+
 # --- setup ----------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +179,9 @@ def test_setup_says_what_all_share_once_and_shortens_ids() -> None:
     body = section(compared(), "setup")
     assert "| mtp | mtp | fp8-cfg | 2 | 0003, 0006 | `abababababab` | [v:8bd1] |" in body
     assert body.count("sglang 0.5.13 on this host") == 1 and body.count("AMD EPYC 9355, 64 cores") == 1
-    assert "- GPU: 4 x NVIDIA RTX PRO 6000 Blackwell (architecture not known here), driver 580.95" in body
+    assert (
+        "- GPU: the host has 4 x NVIDIA RTX PRO 6000 Blackwell (architecture not known here), driver 580.95" in body
+    )
     assert "; prompts of seed 7 [v:8bd1]" in body
     assert len(body.split("\n")) < 20 and "20261201T010000Z-c16-baseline-0001" not in body
     assert "whole ids of the experiments: `inputs` in this comparison's file in `verdicts/`" in body

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import report_inputs as inputs
 
-from dsv4bench.records.campaign import ReportInput
+from dsv4bench.records.campaign import ExperimentData, ReportInput
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.verdict import Grade, Mechanism, ScalingLaw, Verdict
 from dsv4bench.report.campaign_markdown import markdown
@@ -94,9 +94,11 @@ def test_the_bottom_line_says_the_best_the_verdicts_the_target_and_the_bad_news(
     assert "fp8-cfg vs baseline, throughput: GAIN [E2] at C=1 (+3.9 %); UNRESOLVED [E2] at C=8 (+1.1 %)" in "\n".join(
         said
     )
-    cut = 100 * (1 - inputs.tok_s("baseline", 16) / 1000)
+    cut, step = 100 * (1 - inputs.tok_s("baseline", 16) / 1000), 1e3 * 16 / inputs.tok_s("baseline", 16)
     assert any(
-        s.startswith("1,000 tok/s at C=16 from baseline") and f"{cut:.1f} % of the decode step" in s for s in said
+        s.startswith("1,000 tok/s at C=16 from baseline")
+        and f"{cut:.1f} % of the {step:.1f} ms that a token of each of the 16 takes, prefill in it, must" in s
+        for s in said
     )
     assert any("fp8_cfg of fp8-cfg was not in force" in s for s in said)
     assert "Greedy output differs from the baseline: mtp." in said
@@ -151,8 +153,33 @@ def test_the_bottom_line_says_who_reached_the_target() -> None:
     most = max(at, key=lambda c: at[c])
     assert any(s.startswith(f"No configuration reaches it; {most} gives the most there") for s in said(1e6))
     second, first = sorted(at.values())[-2:]
-    (reached,) = [s for s in said((first + second) / 2) if s.startswith("Reached by")]
+    (reached,) = [s for s in said((first + second) / 2) if s.startswith("Reached ")]
     assert most in reached and not any(c in reached for c in at if c != most)
+    assert f"Reached in each of 2 launches by {most} (" in reached
+
+
+def test_reached_on_the_average_is_not_reached_in_every_launch_and_prompt_lengths_stay_apart() -> None:
+    r = inputs.whole()
+    assert r.verdict is not None and r.verdict.goal is not None
+    own = [inputs.experiment("mtp", n) for n in (3, 6)]
+    data = [
+        ExperimentData(
+            experiment=e,
+            cells=[inputs.cell("mtp", 16, output_tok_s=x), inputs.cell("mtp", 16, output_tok_s=10.0, isl=4096)],
+        )
+        for e, x in zip(own, (900.0, 1200.0), strict=True)
+    ]
+
+    def said(target: float, experiments: list[ExperimentData]) -> list[str]:
+        goal = msgspec.structs.replace(r.verdict.goal, target_tok_s=target)  # type: ignore[union-attr]
+        verdict = msgspec.structs.replace(r.verdict, goal=goal)
+        found = msgspec.structs.replace(r, experiments=experiments, verdict=verdict, campaign=None)
+        return [s for s in section(found, "bottom-line") if s.startswith(("Reached", "No configuration reaches"))]
+
+    assert said(1000, data) == ["Reached on the average, not in every launch (1 of 2), by mtp at ISL 1024 (1,039)."]
+    assert said(800, data) == ["Reached in each of 2 launches by mtp at ISL 1024 (1,039)."]
+    assert said(800, data[:1]) == ["Reached in one launch by mtp at ISL 1024 (900.0)."]
+    assert said(5000, data) == ["No configuration reaches it; mtp gives the most there at ISL 1024, 1,039 tok/s."]
 
 
 def test_only_a_plateau_is_bottom_line() -> None:

@@ -88,15 +88,30 @@ def test_blocks_by_blocks_on_a_machine_that_is_lent_for_a_short_time(lab: Lab) -
 
 
 def test_a_finished_campaign_is_extended(lab: Lab) -> None:
-    lab.run(blocks=4)
+    first = lab.run(blocks=4)
     same = lab.run(resume=True)
     assert same.campaign is not None and len(lab.launched) == 8 and same.campaign.resumed == 0
+    assert first.campaign is not None and same.campaign.ended_utc == first.campaign.ended_utc
     assert same.conclusion is not None and same.conclusion.document is not None
     longer = lab.run(resume=True, blocks=6)
     assert longer.campaign is not None and longer.campaign.blocks == 6 and longer.campaign.id == same.campaign.id
+    assert longer.campaign.resumed == 1 and (longer.campaign.ended_utc or "") > (same.campaign.ended_utc or "z")
     assert lab.launched == ORDER * 3 and longer.campaign.status is CampaignStatus.COMPLETE
     assert longer.conclusion is not None and longer.conclusion.document is not None
     assert {v.n_base for v in longer.conclusion.document.cells} == {6}
+
+
+def test_a_part_that_launches_nothing_is_no_part_and_does_not_move_the_end(lab: Lab) -> None:
+    first = lab.run(blocks=2, stop_after_launches=3).campaign
+    nothing = lab.run(resume=True, only=["both"]).campaign  # a launch waits, but not of this one
+    assert first is not None and nothing is not None and lab.launched == ORDER[:3]
+    assert nothing.resumed == 0 and nothing.ended_utc == first.ended_utc
+    last = lab.run(resume=True).campaign
+    assert last is not None and last.resumed == 1 and (last.ended_utc or "") > (first.ended_utc or "z")
+    file = lab.out / last.id / "campaign.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "ended_utc": None, "status": "running"}))  # killed
+    after = lab.run(resume=True).campaign
+    assert after is not None and after.resumed == 1 and after.ended_utc == last.launches[-1].ended_utc
 
 
 def test_without_anything_to_resume_a_new_one_begins(lab: Lab) -> None:

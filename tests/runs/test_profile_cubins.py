@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from live_profiles import capture, quick_windows
 from profile_traces import ATTENTION, COMM, MOE, UNNAMED, write_trace
@@ -87,6 +88,53 @@ def test_what_the_process_was_started_with_wins_over_what_we_gave(
     started_with = {"TRITON_CACHE_DIR": str(tmp_path)}
     live = capture(sglang.url, tmp_path / "out", concurrency=[2], started_with=started_with)
     assert units(live.profile)[MOE] == ("cuda", "sass")
+
+
+def test_a_server_that_has_only_a_home_does_not_get_our_cache(
+    sglang: ProfiledServer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    process = Listening(pid=1, environment={"HOME": str(tmp_path / "home")}, folder="/")
+    monkeypatch.setattr(profile_server, "listening", lambda port, variables: process)
+
+    def moe() -> tuple[str, str]:
+        live = capture(sglang.url, tmp_path / "out", concurrency=[2], started_with={})
+        return units(live.profile)[MOE]
+
+    assert moe() == ("unknown", "none")
+    (home := tmp_path / "home" / ".triton").mkdir(parents=True)
+    cache.rename(home / "cache")
+    assert moe() == ("cuda", "sass")
+
+
+@pytest.mark.parametrize(("readable", "told"), [(True, None), (False, "ours")])
+def test_an_environment_that_is_empty_is_not_one_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool, told: str | None
+) -> None:
+    (tmp_path / "ours").mkdir()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "ours"))
+    monkeypatch.setattr(profile_server, "environment_of", lambda folder, names: {} if readable else None)
+    process = Listening(pid=1, folder="/")
+    decode = msgspec.defstruct("Decode", [("process", Listening)])(process)
+    found = msgspec.defstruct("Found", [("by_role", dict)])({"decode": decode})
+    said: list[str] = []
+    cache = profile_server._cache({}, cast("profile_server.Served", found), said.append)
+    assert cache == (str(tmp_path / told) if told else None)
+    assert said == ([f"compiled kernels: those of {tmp_path / told}"] if told else [])
+
+
+def test_builds_of_another_program_under_the_same_name_are_no_evidence(tmp_path: Path, cache: Path) -> None:
+    """The kernels of the trace have 128 threads a block: of the split attention only the build with MMA fits."""
+    for i, warps in enumerate((4, 8)):
+        (cache / f"{ATTENTION}-{i}" / f"{ATTENTION}.json").write_text(f'{{"num_warps": {warps}}}')
+    for i in range(4):
+        (cache / f"{MOE}-{i}" / f"{MOE}.json").write_text('{"num_warps": 8}')
+    found = offline(tmp_path, cache=str(cache))
+    assert units(found)[ATTENTION] == ("tensor", "sass")
+    assert units(found)[MOE] == ("unknown", "none")
+    assert found.document.warnings[0].startswith(
+        f"compiled kernels: {MOE}: none of its 4 builds has the block size of the trace"
+    )
 
 
 def test_a_cache_that_tells_nothing_is_one_note(tmp_path: Path, cache: Path) -> None:

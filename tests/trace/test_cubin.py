@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +168,93 @@ def test_only_so_many_builds_are_read_and_of_a_name_all_or_none(
     assert len(read_cubins(tmp_path, ["plain_k"], most=5).kernels["plain_k"].builds) == 5
     with pytest.raises(UsageError):
         read_cubins(tmp_path, ["not_there"], most=3)
+
+
+def test_a_name_with_an_unreadable_build_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newer of two builds is cut: the older one alone would say that the kernel has no MMA."""
+    listing = "\tcode for sm_90\n\t\tFunction : {}\n        /*0000*/  EXIT ;\n"
+    for name in ("a/k", "b/k", "c/other"):
+        (file := tmp_path / f"{name}.cubin").parent.mkdir()
+        file.write_bytes(b"cut" if name == "b/k" else b"whole")
+    monkeypatch.setattr(cubin, "disassembler", lambda: Path("cuobjdump"))
+    monkeypatch.setattr(
+        cubin,
+        "disassemble",
+        lambda file, tool: parse_sass(listing.format(file.stem)) if file.read_bytes() == b"whole" else [],
+    )
+    read = read_cubins(tmp_path, ["k", "other"], most=9)
+    assert set(read.kernels) == {"other"}
+    assert read.warnings == ["k: no proof, 1 of its 2 builds told nothing: k.cubin: cuobjdump found no code in it"]
+    only = read_cubins(tmp_path, ["k"], most=9)
+    assert only.kernels == {} and only.warnings == read.warnings
+
+
+def test_of_a_cache_two_folders_are_looked_into_past_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    cache, other = tmp_path / "cache", tmp_path / "other"
+    write_builds(cache, {"mma_k": 1})
+    write_builds(cache / "deep" / "deeper", {"plain_k": 1})
+    write_builds(other, {"third_k": 1})
+    (cache / "link").symlink_to(other / "third_k0")
+    (cache / "links").mkdir()
+    for file in (other / "third_k0").iterdir():
+        (cache / "links" / file.name).symlink_to(file)
+    names = ["mma_k", "plain_k", "third_k"]
+    assert set(read_cubins(cache, names, most=9).kernels) == {"mma_k"}
+    assert set(read_cubins(cache, names).kernels) == set(names), "a folder that was named is read to its ground"
+
+
+def test_a_cache_of_too_many_files_is_no_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    monkeypatch.setattr(cubin, "MOST_ENTRIES", 6)
+    write_builds(tmp_path, {"mma_k": 2})  # two folders of two files
+    assert set(read_cubins(tmp_path, ["mma_k"], most=9).kernels) == {"mma_k"}
+    (tmp_path / "one_more").mkdir()
+    read = read_cubins(tmp_path, ["mma_k"], most=9)
+    assert (read.kernels, read.warnings) == ({}, ["more than 6 files in the cache: not looked through"])
+
+
+def test_what_vanished_or_is_closed_loses_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    write_builds(tmp_path, {"mma_k": 1, "plain_k": 2, "third_k": 1})
+    scandir, read_text = os.scandir, Path.read_text
+
+    def listed(folder: str) -> Any:
+        if folder.endswith("third_k0"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    def text(path: Path, **options: Any) -> str:
+        if path.parent.name == "plain_k1":
+            raise FileNotFoundError(2, "No such file or directory")
+        return read_text(path, **options)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    monkeypatch.setattr(Path, "read_text", text)
+    read = read_cubins(tmp_path, ["mma_k", "plain_k", "third_k"], most=9)
+    assert set(read.kernels) == {"mma_k"}
+    assert read.warnings[:2] == [
+        "folders that could not be listed: 1 (Permission denied)",
+        "plain_k: no proof, 1 of its 2 builds told nothing: plain_k.ptx: No such file or directory",
+    ]
+
+
+def test_builds_for_other_block_sizes_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubin, "disassembler", lambda: None)
+    write_builds(tmp_path, {"plain_k": 3})
+    for i, metadata in enumerate(('{"num_warps": 4, "shared": 0}', '{"num_warps": 8}', "cut")):
+        (tmp_path / f"plain_k{i}" / "plain_k.json").write_text(metadata)
+
+    def builds(blocks: dict[str, set[int]]) -> list[str]:
+        read = read_cubins(tmp_path, ["plain_k"], most=9, blocks=blocks)
+        return sorted(Path(b.file).parent.name for b in read.kernels["plain_k"].builds)
+
+    assert builds({"plain_k": {128}}) == ["plain_k0", "plain_k2"], "one tells no number of warps"
+    assert builds({"plain_k": {128, 256}}) == builds({"other": {64}}) == ["plain_k0", "plain_k1", "plain_k2"]
+    (tmp_path / "plain_k2" / "plain_k.json").write_text('{"num_warps": 1}')
+    none = read_cubins(tmp_path, ["plain_k"], most=9, blocks={"plain_k": {64}})
+    assert none.kernels == {}
+    assert none.warnings == ["plain_k: none of its 3 builds has the block size of the trace"]
 
 
 @pytest.mark.parametrize(

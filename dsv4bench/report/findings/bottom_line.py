@@ -7,15 +7,15 @@ name. No line says what another section does not hold in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dsv4bench.records.claims import ClaimState
-from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.prediction import Measured, Prediction
-from dsv4bench.records.verdict import CellVerdict, ScalingLaw, TableFigure, Verdict, VerdictDocument
+from dsv4bench.records.verdict import CellVerdict, ScalingLaw, Verdict, VerdictDocument
 from dsv4bench.report.findings import tables as tables
 from dsv4bench.report.findings.data import Compared, Findings
 from dsv4bench.report.findings.gpu import measured_on, side_by_side
+from dsv4bench.report.findings.reached import target
 from dsv4bench.report.findings.tables import tag
 from dsv4bench.report.markdown import number, paragraph, percent, share, text, wrapped
 
@@ -36,99 +36,46 @@ def names(d: VerdictDocument) -> str:
     return ", ".join(i.name for i in d.inputs) or "no configuration"
 
 
-def bottom_line(f: Findings) -> str:
+def bottom_line(f: Findings, tags: Mapping[str, str]) -> str:
+    """`tags`: of each comparison by its id."""
     judged = [(p, m) for p, m in f.ledger if m is not None]
     parts = []
     for c in f.compared:
         d = c.document
         own = [(p, m) for p, m in judged if m.verdict == d.id]
-        lines = [_best(d), *_target(d), *_stops(d), *_verdict_count(d), *_predicted(own), *_claim_count(d)]
+        lines = [_best(d), *target(c), *_stops(d), *_verdict_count(d), *_predicted(own), *_claim_count(d)]
         parts.append(f"{heading(c)}\n\n{wrapped(f'{line} {tag(d)}' for line in lines)}")
     shown = {c.document.id for c in f.compared}
     rest = [(p, m) for p, m in judged if m.verdict not in shown]
     parts += [
-        paragraph(f"Of comparisons that are not in this file: {line} {_tags(rest)}") for line in _predicted(rest)
+        paragraph(f"Of comparisons that are not in this file: {line} {_tags(rest, tags)}")
+        for line in _predicted(rest)
     ]
     gpus = side_by_side(f.compared)
     return "\n\n".join([*parts, *([paragraph(f"{text(gpus)}.")] if gpus else [])])
 
 
 def _best(d: VerdictDocument) -> str:
+    """At the highest level that every configuration has: what one gives alone at a higher one is no comparison."""
     figures = [x for x in d.figures if x.metric == TOK_S]
     if not figures:
         return "No throughput was compared."
-    last = max(tables.place(x) for x in figures)
+    every = tables.places(figures)
+    by_config = {name: [x for x in figures if x.config == name] for name in dict.fromkeys(x.config for x in figures)}
+    shared = set(every).intersection(*({tables.place(x) for x in own} for own in by_config.values()))
+    if not shared:
+        most = [max(own, key=lambda x: x.value) for own in by_config.values()]
+        named = [f"{text(x.config)} {tables.given(x)} at {tables.head(tables.place(x), every)}" for x in most]
+        return f"No level was measured for every configuration; the most of each, tok/s: {', '.join(named)}."
+    last = max(shared, key=lambda at: at[::-1])  # concurrency, rate, ISL
     there = [x for x in figures if tables.place(x) == last]
     best = max(there, key=lambda x: x.value)
     base = next((x for x in there if x.config == d.baseline), None)
-    where = tables.head(last, tables.places(figures))
-    line = f"Best: at {where} {text(best.config)} gives the most, {number(best.value)} tok/s"
+    line = f"Best: at {tables.head(last, every)} {text(best.config)} gives the most, {tables.given(best)} tok/s"
     if base is not None and base is not best:
         change = f"{percent(best.value / base.value - 1)} vs {text(base.config)}"
-        line += f", {change} ({number(base.value)}; {_how_sure(d, best, base.config)})"
+        line += f", {change} ({tables.given(base)}; {tables.how_sure(d, best, base.config)})"
     return f"{line}."
-
-
-def _how_sure(d: VerdictDocument, of: TableFigure, base: str) -> str:
-    """The verdict on this change, with its grade."""
-    v = _verdict(d, of, base)
-    if v is None:
-        return "not compared, no verdict"
-    return f"{v.verdict}, {v.grade}" if v.verdict is not None else f"no verdict, {v.grade or 'no data'}"
-
-
-def _verdict(d: VerdictDocument, of: TableFigure, base: str) -> CellVerdict | None:
-    wanted = (of.metric, of.config, base, tables.place(of))
-    own = [v for v in d.cells if (v.metric, v.config, v.versus_name, tables.place(v)) == wanted]
-    return own[0] if own else None
-
-
-# --- was the target met -----------------------------------------------------------------------------------
-
-
-def _target(d: VerdictDocument) -> list[str]:
-    """Who reached it, and by which grade that is known; else the most that was measured, and the plan's bound."""
-    g = d.goal
-    if g is None:
-        return []
-    head = f"Target {number(g.target_tok_s)} tok/s at C={g.concurrency}"
-    there = [x for x in d.figures if x.metric == TOK_S and x.concurrency == g.concurrency]
-    if not there:
-        return [f"{head}: not measured there; {_plan_bound(g)}."]
-    there.sort(key=lambda x: x.value)
-    isls = {x.isl for x in there}
-    reached = [x for x in there if x.value >= g.target_tok_s]
-    if reached:
-        return [f"{head}: reached by {_figures(d, reached, isls)}."]
-    return [f"{head}: not reached, the most is {_figures(d, there[-1:], isls)}; {_plan_bound(g)}."]
-
-
-def _figures(d: VerdictDocument, shown: Sequence[TableFigure], isls: set[int]) -> str:
-    """`both 1640, both+mtp 2131 (vs baseline: GAIN, E2)`: what is true of the figures up to it stands once."""
-    found: list[str] = []
-    for i, x in enumerate(shown):
-        where = f" at ISL {x.isl}" if len(isls) > 1 else ""
-        after = _versus_baseline(d, shown[i + 1]) if i + 1 < len(shown) else ""
-        sure = _versus_baseline(d, x)
-        found.append(
-            f"{text(x.config)} {'~' if x.about else ''}{number(x.value)}{where}" + ("" if sure == after else sure)
-        )
-    return ", ".join(found)
-
-
-def _versus_baseline(d: VerdictDocument, x: TableFigure) -> str:
-    if d.baseline is None or x.config == d.baseline:
-        return ""
-    return f" (vs {text(d.baseline)}: {_how_sure(d, x, d.baseline)})"
-
-
-def _plan_bound(g: GoalReport) -> str:
-    """How far the named changes could lead."""
-    if g.why or not g.items:
-        return text(g.why) or "no plan is stored"
-    last = g.items[-1]
-    most = "no bound" if last.joint_tok_s is None else f"at most {number(last.joint_tok_s)} tok/s"
-    return f"the whole plan, from {text(g.config)}, gives {most}"
 
 
 # --- where does the baseline stop ---------------------------------------------------------------------------
@@ -144,7 +91,7 @@ def _stops(d: VerdictDocument) -> list[str]:
         top = max(own, key=lambda x: x.value, default=None)
         gave = ""
         if top is not None:
-            gave = f"at most {'~' if top.about else ''}{number(top.value)} tok/s measured (C={top.concurrency}); "
+            gave = f"at most {tables.given(top)} tok/s measured (C={top.concurrency}); "
         mechanism = law.mechanism.name if law.mechanism is not None else "not determined"
         said = f"{gave}{_flat(law)}{_law(law)}; mechanism: {text(mechanism)}{_growing(law)}"
         lines.append(f"Where {text(law.config)} stops{where}: {said}.")
@@ -152,11 +99,11 @@ def _stops(d: VerdictDocument) -> list[str]:
 
 
 def _flat(law: ScalingLaw) -> str:
-    """The plateau, in one clause; its whole sentence stands in section 5."""
+    """The plateau, in one clause, where launches carry it; its whole sentence stands in section 5 in any case."""
     p = law.plateau
-    if p is None or p.text.startswith("not shown"):
+    if p is None or p.ci_tok_s is None or not p.text.startswith(("plateau", "provisional")):
         return ""
-    between = " [{}, {}]".format(*map(number, p.ci_tok_s)) if p.ci_tok_s else ""
+    between = " [{}, {}]".format(*map(number, p.ci_tok_s))
     state = "proven" if p.proven else "provisional"
     return f"flat from C={p.from_concurrency} at {number(p.output_tok_s)} tok/s{between} ({state}); "
 
@@ -216,7 +163,7 @@ def _predicted(judged: Sequence[Judged]) -> list[str]:
         return []
     missed = [(p, m) for p, m in judged if not m.hit]
     head = f"{len(judged) - len(missed)} of {len(judged)} measured predictions lie in their interval"
-    grades = tables.grades_of([m for _, m in judged])
+    grades = tables.grades_of([m for _, m in judged]) + tables.beyond_count(judged)
     named = "; ".join(_miss(p, m) for p, m in missed[:MISSES_NAMED])
     more = f"; and {len(missed) - MISSES_NAMED} more in section 8" if len(missed) > MISSES_NAMED else ""
     return [f"{head} ({grades})" + (f". Missed: {named}{more}." if missed else ".")]
@@ -228,8 +175,8 @@ def _miss(p: Prediction, m: Measured) -> str:
     return f"{text(p.config)} vs {text(m.versus)} at {where} ({got})"
 
 
-def _tags(judged: Sequence[Judged]) -> str:
-    return " ".join(dict.fromkeys(f"[v:{m.verdict.rpartition('-')[2]}]" for _, m in judged))
+def _tags(judged: Sequence[Judged], tags: Mapping[str, str]) -> str:
+    return " ".join(dict.fromkeys(tags[m.verdict] for _, m in judged))
 
 
 def _claim_count(d: VerdictDocument) -> list[str]:

@@ -5,7 +5,7 @@ The reasoning of a miss is what a reader learns from, so it stands first, with b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dsv4bench.records.prediction import Measured, Prediction
 from dsv4bench.report.findings import tables as tables
@@ -14,17 +14,20 @@ from dsv4bench.report.markdown import percent, share, text, wrapped
 Ledger = Sequence[tuple[Prediction, Measured | None]]
 
 
-def predictions(ledger: Ledger) -> str:
+def predictions(ledger: Ledger, tags: Mapping[str, str]) -> str:
+    """`tags`: of each comparison by its id."""
     if not ledger:
         return "No prediction was written before a lever was run (`dsv4bench predict`)."
-    judged = [m for _, m in ledger if m is not None]
-    grades = f" ({tables.grades_of(judged)})" if judged else ""
-    rate = f"{sum(m.hit for m in judged)} of {len(judged)} hit{grades}; {len(ledger) - len(judged)} open."
+    judged = [(p, m) for p, m in ledger if m is not None]
+    grades = f" ({tables.grades_of([m for _, m in judged])}{tables.beyond_count(judged)})" if judged else ""
+    rate = f"{sum(m.hit for _, m in judged)} of {len(judged)} hit{grades}; {len(ledger) - len(judged)} open."
     missed = [(p, m) for p, m in ledger if m is not None and not m.hit]
     others = [(p, m) for p, m in ledger if (m is None or m.hit) and _why(p)]
-    parts = [tables.prediction_table(ledger), rate]
+    parts = [tables.prediction_table(ledger, tags), rate]
     if missed:
-        parts.append("Missed, with the reasoning that was written before:\n\n" + wrapped(map(_miss, missed)))
+        parts.append(
+            "Missed, with the reasoning that was written before:\n\n" + wrapped(_miss(p, m, tags) for p, m in missed)
+        )
     if others:
         parts.append(
             "The reasoning of the others:\n\n" + wrapped(f"{_what(p)}: {_why(p)} [{p.id}]" for p, _ in others)
@@ -32,11 +35,10 @@ def predictions(ledger: Ledger) -> str:
     return "\n\n".join(parts)
 
 
-def _miss(line: tuple[Prediction, Measured]) -> str:
-    p, m = line
+def _miss(p: Prediction, m: Measured, tags: Mapping[str, str]) -> str:
     interval = "" if m.ci_ratio is None else f" [{percent(m.ci_ratio[0] - 1)}, {percent(m.ci_ratio[1] - 1)}]"
     why = _why(p) or "no reasoning was written"
-    source = f"[{p.id}] [v:{m.verdict.rpartition('-')[2]}]"
+    source = f"[{p.id}] {tags[m.verdict]}"
     measured = f"measured {percent(m.ratio - 1)}{interval}"
     return f"{_what(p)}: {tables.interval(p)} was predicted (“{why}”), {measured} {source}"
 

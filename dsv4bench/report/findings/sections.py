@@ -23,6 +23,7 @@ from dsv4bench.report.findings.tables import tag
 from dsv4bench.report.findings.threats import threats
 from dsv4bench.report.markdown import DASH, number, paragraph, percent, share, text, wrapped
 from dsv4bench.report.markers import Block
+from dsv4bench.report.target import cut
 
 TITLE = """# Profile findings
 
@@ -37,8 +38,13 @@ DEAD_ENDS_HINT = "<!-- By hand, below the block: ### YYYY-MM-DD title (negative)
 
 def blocks(f: Findings) -> list[Block]:
     """In the order of the file."""
+    shown = [c.document.id or tables.UNSTORED for c in f.compared]
+    tags = tables.tags_of([*shown, *(m.verdict for _, m in f.ledger if m is not None)])
+    f = msgspec.structs.replace(
+        f, compared=[msgspec.structs.replace(c, document=tables.tagged(c.document, tags)) for c in f.compared]
+    )
     return [
-        _block("bottom-line", "## 1 Bottom line", bottom_line(f)),
+        _block("bottom-line", "## 1 Bottom line", bottom_line(f, tags)),
         _block("setup", "## 2 Setup", _each(f, setup)),
         _block("configs", "## 3 Configurations", _each(f, _configs)),
         _block("levers", "## 4 Levers", _each(f, _levers)),
@@ -46,7 +52,7 @@ def blocks(f: Findings) -> list[Block]:
         _block("scaling", "## 5 Scaling and ceiling", _each(f, _scaling)),
         _block("kernels", "## 6 Kernels", _each(f, kernels)),
         _block("plan", "## 7 Plan", _each(f, _plan)),
-        _block("predictions", "## 8 Predicted and measured", predictions(f.ledger)),
+        _block("predictions", "## 8 Predicted and measured", predictions(f.ledger, tags)),
         _block("dead-ends", "## 9 Dead ends", _each(f, _dead_ends)),
         _block("threats", "## 10 Threats to these findings", _each(f, threats)),
     ]
@@ -154,10 +160,10 @@ def _plan(c: Compared) -> str:
     if g is None:
         return f"No target is set. {tag(d)}"
     lines = []
-    if g.measured_tok_s is not None and g.needed_cut_frac is not None:
+    if g.measured_tok_s is not None and g.needed_cut_frac is not None and g.needed_cut_frac > 0:
         lines.append(
             f"{text(g.config)} at C={g.concurrency} gives {number(g.measured_tok_s)} tok/s; the target of "
-            f"{number(g.target_tok_s)} needs {100 * g.needed_cut_frac:.1f} % of the step to vanish {tag(d)}"
+            f"{number(g.target_tok_s)} needs {cut(g)} to vanish {tag(d)}"
         )
     if g.unattributed_frac is not None:
         lines.append(

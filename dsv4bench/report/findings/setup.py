@@ -7,14 +7,14 @@ four characters of their ids. The whole ids stand in the comparison's own file.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dsv4bench.records.campaign import Campaign
 from dsv4bench.records.experiment import Experiment, Status
 from dsv4bench.records.verdict import InputNote
 from dsv4bench.report.findings.data import Compared
-from dsv4bench.report.findings.gpu import CPU, gpu_names, with_arch
+from dsv4bench.report.findings.gpu import CPU, counted, gpu_names
 from dsv4bench.report.findings.tables import tag
 from dsv4bench.report.markdown import DASH, number, table, text, wrapped
 
@@ -27,7 +27,8 @@ def setup(c: Compared) -> str:
     d, every = c.document, [x.experiment for x in c.experiments]
     lines = [text(line) for line in d.setup]
     lines += [_ran(c.campaign)] if c.campaign is not None else []
-    for what, told in _FACTS:
+    facts = [(what, partial(_gpu, c) if told is None else told) for what, told in _FACTS]
+    for what, told in facts:
         seeds = _seeds(every) if told is _workload else ""
         lines += [f"{what}: {line}{seeds}" for line in _shared(every, told)]
     lines += [f"not complete: {line}" for line in _unfinished(every)]
@@ -72,7 +73,9 @@ def _shortens(note: InputNote) -> bool:
 
 
 def _ran(campaign: Campaign) -> str:
-    began, ended = _minute(campaign.started_utc), _minute(campaign.ended_utc)
+    """Until its last launch ended: what was made of them later is no part of the measurement."""
+    last = max((n.ended_utc for n in campaign.launches if n.ended_utc is not None), default=campaign.ended_utc)
+    began, ended = _minute(campaign.started_utc), _minute(last)
     ended = ended.removeprefix(began[:11])
     pieces = f", in {campaign.resumed + 1} parts (it was resumed)" if campaign.resumed else ""
     status = "" if campaign.status == "complete" else f", {campaign.status}"
@@ -128,15 +131,13 @@ def _load(e: Experiment) -> str:
     return f"{' and '.join(levels) or 'levels not told'}, {length}{repeats}"
 
 
-def _gpu(e: Experiment) -> str:
+def _gpu(c: Compared, e: Experiment) -> str:
     names = gpu_names(e)
     if not names:
         return "not told"
     if e.machine is None or names == [CPU]:
         return ", ".join(names)
-    counts = Counter(g.name for g in e.machine.gpus)
-    parts = [f"{n} x {with_arch(name)}" for name, n in counts.items()]
-    parts.append(f"driver {e.machine.driver or 'not told'}")
+    parts = [counted(c, e), f"driver {e.machine.driver or 'not told'}"]
     watts = sorted({g.power_limit_w for g in e.machine.gpus if g.power_limit_w is not None})
     parts += [f"power limit {'/'.join(f'{w:g}' for w in watts)} W"] if watts else []
     clocks = sorted({g.sm_clock_max_mhz for g in e.machine.gpus if g.sm_clock_max_mhz is not None})
@@ -158,11 +159,11 @@ def _tool(e: Experiment) -> str:
     return ", ".join([f"dsv4bench {t.version}{commit}", *libraries])
 
 
-_FACTS: tuple[tuple[str, Callable[[Experiment], str]], ...] = (
+_FACTS: tuple[tuple[str, Callable[[Experiment], str] | None], ...] = (
     ("server", _server),
     ("workload", _workload),
     ("load", _load),
-    ("GPU", _gpu),
+    ("GPU", None),  # of which the profiles tell, too
     ("client", _client),
     ("measured with", _tool),
 )

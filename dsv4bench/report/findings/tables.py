@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dsv4bench.records.goal import PlanReach
 from dsv4bench.records.prediction import Measured, Prediction
@@ -17,9 +17,41 @@ HEADLINE = "output_tok_s"
 TITLES = {HEADLINE: "output tok/s", "accept_length": "tokens a step (acceptance length)", **MS}
 
 
+UNSTORED = "unstored"
+
+
+class Tagged(VerdictDocument, frozen=True, kw_only=True):
+    """A comparison whose tag is a longer one, because another's id ends alike."""
+
+    tag: str
+
+
 def tag(document: VerdictDocument) -> str:
-    """`[v:1f3a]`: the last part of the id of the comparison that a number comes from."""
-    return f"[v:{(document.id or 'unstored').rpartition('-')[2]}]"
+    """`[v:1f3a]`: the last part of the id of the comparison that a number comes from, more of it where `Tagged`."""
+    return document.tag if isinstance(document, Tagged) else _tag(document.id or UNSTORED, 1)
+
+
+def tags_of(ids: Iterable[str]) -> dict[str, str]:
+    """The tag of each id: as many of its last parts as tell it from all the others."""
+    every = dict.fromkeys(ids)
+    found = {}
+    for i in every:
+        longest = i.count("-") + 1
+        alike = (n for n in range(1, longest) if not any(o != i and _tag(o, n) == _tag(i, n) for o in every))
+        found[i] = _tag(i, next(alike, longest))
+    return found
+
+
+def tagged(document: VerdictDocument, tags: Mapping[str, str]) -> VerdictDocument:
+    """The same comparison, which `tag` gives the tag of `tags`."""
+    wanted = tags[document.id or UNSTORED]
+    if wanted == tag(document):
+        return document
+    return Tagged(**{name: getattr(document, name) for name in document.__struct_fields__}, tag=wanted)
+
+
+def _tag(comparison: str, parts: int) -> str:
+    return f"[v:{'-'.join(comparison.split('-')[-parts:])}]"
 
 
 def places(items: Iterable[TableFigure | CellVerdict]) -> list[Place]:
@@ -36,6 +68,21 @@ def head(at: Place, every: Sequence[Place]) -> str:
     isl, rate, concurrency = at
     load = f"C={concurrency}" if concurrency >= 0 else f"{rate:g} req/s"
     return f"{load}, ISL {isl}" if len({p[0] for p in every}) > 1 else load
+
+
+def given(f: TableFigure) -> str:
+    """A figure in a sentence; `~` before one that was given as "about"."""
+    return f"{'~' if f.about else ''}{number(f.value)}"
+
+
+def how_sure(d: VerdictDocument, of: TableFigure, base: str) -> str:
+    """The verdict on this figure's change against the configuration `base`, with its grade."""
+    wanted = (of.metric, of.config, base, place(of))
+    own = [v for v in d.cells if (v.metric, v.config, v.versus_name, place(v)) == wanted]
+    if not own:
+        return "not compared, no verdict"
+    v = own[0]
+    return f"{v.verdict}, {v.grade}" if v.verdict is not None else f"no verdict, {v.grade or 'no data'}"
 
 
 def config_tables(d: VerdictDocument) -> list[str]:
@@ -147,20 +194,21 @@ def _ceiling(tok_s: float | None, ratio: float | None) -> str:
     return "no bound" if tok_s is None or ratio is None else f"{number(tok_s)} (×{number(ratio)})"
 
 
-def prediction_table(ledger: Sequence[tuple[Prediction, Measured | None]]) -> str:
+def prediction_table(ledger: Sequence[tuple[Prediction, Measured | None]], tags: Mapping[str, str]) -> str:
+    """A row a prediction. `tags`: of each comparison by its id."""
     rows = []
     for p, m in ledger:
         measured, source = "not yet", ""
         if m is not None:
             other = "" if m.versus == p.parent else f" vs {text(m.versus)}"
             measured = f"{percent(m.ratio - 1)}{other}"
-            source = f" [v:{m.verdict.rpartition('-')[2]}]"
+            source = f" {tags[m.verdict]}"
         lever = "" if p.lever == p.config else f" ({text(p.lever)})"
         metric = "" if p.metric == HEADLINE else f"{text(p.metric)} "
         where = f"{metric}C={p.concurrency}"
         base = text(p.parent or "its parent")
         rows.append(
-            [f"{text(p.config)}{lever}", base, where, interval(p), measured, text(outcome(m)), f"[{p.id}]{source}"]
+            [f"{text(p.config)}{lever}", base, where, interval(p), measured, text(outcome(p, m)), f"[{p.id}]{source}"]
         )
     return table(["configuration (lever)", "vs", "at", "predicted", "measured", "", ""], rows)
 
@@ -170,12 +218,26 @@ def interval(p: Prediction) -> str:
     return f"{percent(p.low_ratio - 1)} to {percent(p.high_ratio - 1)}"
 
 
-def outcome(m: Measured | None) -> str:
-    """`open`, `hit (E2)`, `miss (E0, no interval)`; after it what else must be known."""
+def outcome(p: Prediction, m: Measured | None) -> str:
+    """`open`, `hit (E2)`, `hit, its interval reaches beyond (E2)`, `miss (E0, no interval)`; then its note."""
     if m is None:
         return "open"
+    word = f"hit{', its interval reaches beyond' if beyond(p, m) else ''}" if m.hit else "miss"
     grade = f"{m.grade or 'no grade'}{', no interval' if m.ci_ratio is None else ''}"
-    return f"{'hit' if m.hit else 'miss'} ({grade})" + (f"; {m.note}" if m.note else "")
+    return f"{word} ({grade})" + (f"; {m.note}" if m.note else "")
+
+
+def beyond(p: Prediction, m: Measured) -> bool:
+    """A hit whose measured 95 % interval sticks out of the predicted one: the truth may lie outside."""
+    return m.hit and m.ci_ratio is not None and (m.ci_ratio[0] < p.low_ratio or m.ci_ratio[1] > p.high_ratio)
+
+
+def beyond_count(judged: Iterable[tuple[Prediction, Measured]]) -> str:
+    """`; of 3 hits the measured 95 % interval reaches beyond the predicted one`; empty for none."""
+    n = sum(beyond(p, m) for p, m in judged)
+    return (
+        f"; of {n} hit{'s' if n > 1 else ''} the measured 95 % interval reaches beyond the predicted one" if n else ""
+    )
 
 
 def grades_of(judged: Sequence[Measured]) -> str:

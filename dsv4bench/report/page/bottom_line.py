@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dsv4bench.records.campaign import CampaignStatus, ReportInput
 from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.verdict import CellVerdict, Grade, Plateau
@@ -13,6 +15,7 @@ from dsv4bench.report.page.levers import not_live
 from dsv4bench.report.page.plan import target_line
 from dsv4bench.report.page.verdicts import distinct
 from dsv4bench.report.page.words import figure, listed
+from dsv4bench.report.target import how_reached
 
 
 def blocks(r: ReportInput) -> list[Block]:
@@ -121,21 +124,36 @@ def _target(r: ReportInput) -> list[str]:
 
 
 def _reached(r: ReportInput, goal: GoalReport) -> list[str]:
-    """Which configurations gave the target in this campaign, as measured at its concurrency."""
-    found = levels.by_level(levels.measured(r))
-    given = {
-        config: x
-        for config in levels.configs(r)
-        for (of, (c, _)), cells in found.items()
-        if of == config and c == goal.concurrency and (x := levels.mean(cells, "output_tok_s")) is not None
-    }
+    """Which configurations gave the target in this campaign, and in which of their launches; prompt lengths apart."""
+    there = [m for m in levels.measured(r) if m.why_not is None and m.cell.concurrency == goal.concurrency]
+    by_place: dict[tuple[str, int], list[levels.Measured]] = {}
+    for m in there:
+        by_place.setdefault((m.config, m.cell.isl), []).append(m)
+    given = {k: x for k, own in by_place.items() if (x := _tok_s(own)) is not None}
     if not given:
         return []
-    reached = {config: x for config, x in given.items() if x >= goal.target_tok_s}
-    if reached:
-        return [f"Reached by {listed([f'{config} ({figure(x)})' for config, x in reached.items()])}, as measured."]
-    most = max(given, key=lambda config: given[config])
-    return [f"No configuration reaches it; {most} gives the most there, {figure(given[most])} tok/s."]
+    several = len({isl for _, isl in given}) > 1
+    shown = {k: f"{k[0]}{f' at ISL {k[1]}' if several else ''} ({figure(x)})" for k, x in given.items()}
+    by_how: dict[str, list[str]] = {}
+    for k, x in given.items():
+        if x >= goal.target_tok_s:
+            by_how.setdefault(how_reached(_by_launch(by_place[k]), goal.target_tok_s), []).append(shown[k])
+    if by_how:
+        return [f"Reached {'; '.join(f'{how} by {listed(named)}' for how, named in by_how.items())}."]
+    most = max(given, key=lambda k: given[k])
+    where = f" at ISL {most[1]}" if several else ""
+    return [f"No configuration reaches it; {most[0]} gives the most there{where}, {figure(given[most])} tok/s."]
+
+
+def _by_launch(own: Sequence[levels.Measured]) -> list[float]:
+    by_launch: dict[str, list[levels.Measured]] = {}
+    for m in own:
+        by_launch.setdefault(m.launch, []).append(m)
+    return [x for cells in by_launch.values() if (x := _tok_s(cells)) is not None]
+
+
+def _tok_s(own: Sequence[levels.Measured]) -> float | None:
+    return levels.mean([m.cell for m in own], "output_tok_s")
 
 
 def _parity(r: ReportInput) -> list[str]:
