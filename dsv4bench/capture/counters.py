@@ -76,7 +76,12 @@ def _gpus(gpus: Sequence[int] | None) -> tuple[list[int], list[str]]:
     if gpus is not None:
         if not gpus:
             raise UsageError("no GPU was named", "leave the option out for those in use")
-        return list(gpus), []
+        known = nvml.gpus_in_use()
+        lacking = [g for g in gpus if not isinstance(known, str) and g not in known[1]]
+        if lacking:
+            there = ", ".join(map(str, known[1]))
+            raise UsageError(f"there is no GPU {', '.join(map(str, lacking))} here", f"nvidia-smi's numbers: {there}")
+        return list(dict.fromkeys(gpus)), []
     found = nvml.gpus_in_use()
     if isinstance(found, str):
         raise UsageError(

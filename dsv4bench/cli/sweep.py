@@ -64,6 +64,9 @@ def sweep(
     tensor_pipe: bool = typer.Option(
         False, "--tensor-pipe", help="Sample the GPUs' tensor pipe, SMs and DRAM from outside (on the server's host)."
     ),
+    tensor_pipe_gpus: str | None = typer.Option(
+        None, "--tensor-pipe-gpus", help="These GPUs (nvidia-smi's numbers), e.g. 0,1. Default: all with a process."
+    ),
     demo: bool = typer.Option(False, help="Start the embedded server (random weights, CPU) and measure that."),
     demo_kernels: str = typer.Option("fallback", help="Kernels of the embedded server: fallback or optimized."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
@@ -104,7 +107,7 @@ def sweep(
         "resume": resume,
         "dry_run": dry_run,
         "ignore_eos": ignore_eos,
-        "tensor_pipe": tensor_pipe,
+        "tensor_pipe": tensor_pipe or tensor_pipe_gpus is not None,
         "command": sys.argv[1:],
     }
     result = SweepResult([], None, None, None, [])
@@ -113,6 +116,7 @@ def sweep(
             raise UsageError(f"--demo and the URL {url} were both given", "choose one: --demo starts its own server")
         given["concurrency"] = integers(concurrency, "--concurrency")
         given["isl"] = integers(isl, "--isl")
+        fixed["tensor_pipe_gpus"] = integers(tensor_pipe_gpus, "--tensor-pipe-gpus")
         given["duration_s"] = seconds(duration, "--duration")
         given["rates_req_s"] = numbers(rate, "--rate")
         given["timeout_s"] = seconds(timeout, "--timeout")

@@ -46,6 +46,7 @@ def base_options(spec: LaunchedCampaign) -> SweepOptions:
         endpoint=endpoint,
         osl=w.osl if w.osl is not None else default_osl(w.dataset, endpoint),
         tensor_pipe=spec.tensor_pipe,
+        tensor_pipe_gpus=spec.tensor_pipe_gpus,
         **{k: v for k, v in given.items() if v is not None},
     )
 

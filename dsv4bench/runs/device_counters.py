@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -84,17 +85,20 @@ class LevelCounters:
         return found
 
 
-def open_for(target: Target, say: MessageCallback) -> LevelCounters:
-    """Counters of the GPUs that serve. Raises UsageError where the server is elsewhere, or nothing may be read."""
+def open_for(target: Target, say: MessageCallback, gpus: Sequence[int] | None = None) -> LevelCounters:
+    """Counters of these GPUs, else of those that serve.
+
+    Raises UsageError where the server is elsewhere, or nothing may be read.
+    """
     if not target.on_this_host:
         raise UsageError(
             f"--tensor-pipe: {target.host} is another host, and counters are read on the GPUs' own",
             "run the sweep there, or leave --tensor-pipe out",
         )
-    opened = open_counters()
+    opened = open_counters(gpus)
     counters = opened.counters
-    gpus = ", ".join(map(str, counters.gpus))
-    say(f"tensor pipe: {counters.method} of GPU {gpus}" + "".join(f"; {note}" for note in opened.notes))
+    sampled = ", ".join(map(str, counters.gpus))
+    say(f"tensor pipe: {counters.method} of GPU {sampled}" + "".join(f"; {note}" for note in opened.notes))
     return LevelCounters(opened)
 
 

@@ -50,6 +50,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 0.0
     ignore_eos: bool = True
     tensor_pipe: bool = False
+    tensor_pipe_gpus: list[int] | None = None  # NVML's indices; None: those with a compute process
     block: int | None = None  # of a campaign: launches of one block are pairs
     campaign: str | None = None  # its id
     command: list[str] = msgspec.field(default_factory=list)

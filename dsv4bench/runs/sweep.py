@@ -72,7 +72,7 @@ def run_sweep(o: SweepOptions, on_progress: ProgressCallback, say: MessageCallba
     say(f"{info.engine} {info.version or '(version not told)'} at {info.url}, model {info.model}")
     for note in info.notes:
         say(note)
-    counters = open_for(target, say) if o.tensor_pipe and not o.dry_run else None
+    counters = open_for(target, say, o.tensor_pipe_gpus) if o.tensor_pipe and not o.dry_run else None
     try:
         return _run(o, plan, store, target, info, counters, on_progress, say)
     finally:

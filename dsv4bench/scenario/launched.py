@@ -139,6 +139,7 @@ class LaunchedCampaign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     blocks: Annotated[int, Meta(ge=1, le=1000)] = 4
     delta: dict[str, Frac] = msgspec.field(default_factory=dict)  # metric -> δ
     tensor_pipe: bool = False
+    tensor_pipe_gpus: list[Annotated[int, Meta(ge=0)]] | None = None  # nvidia-smi's numbers; None: those in use
     env: dict[str, str] = msgspec.field(default_factory=dict)  # of every configuration
     configs: Annotated[list[ConfigSpec], Meta(min_length=1)]
     profile: ProfileSpec | None = None

@@ -46,8 +46,11 @@ def test_all_of_them_where_nvml_names_no_process(monkeypatch: pytest.MonkeyPatch
 
 
 def test_named_gpus_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, fake_pynvml(processes={0: 1}))
-    assert open_counters([1]).counters.gpus == [1]
+    install(monkeypatch, fake_pynvml(processes={0: 1}, count=2))
+    assert open_counters([1, 1]).counters.gpus == [1]
+    with pytest.raises(UsageError, match="there is no GPU 7 here") as refused:
+        open_counters([1, 7])
+    assert refused.value.hint == "nvidia-smi's numbers: 0, 1"
     with pytest.raises(UsageError, match="no GPU was named"):
         open_counters([])
 

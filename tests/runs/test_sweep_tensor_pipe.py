@@ -68,7 +68,11 @@ def paced() -> Iterator[PacedServer]:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, counters: Counters, notes: list[str] | None = None) -> Counters:
-    monkeypatch.setattr(device_counters, "open_counters", lambda: Opened(counters, (9, 0), notes or []))  # type: ignore[arg-type]
+    def opened(gpus: list[int] | None) -> Opened:
+        counters.gpus = gpus or counters.gpus
+        return Opened(counters, (9, 0), notes or [])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(device_counters, "open_counters", opened)
     return counters
 
 
@@ -101,9 +105,15 @@ def test_each_cell_has_its_shares_and_the_series_keeps_them(
 def test_a_sweep_without_it_says_nothing_of_gpus(
     paced: PacedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_counters, "open_counters", lambda: pytest.fail("not asked for"))
+    monkeypatch.setattr(device_counters, "open_counters", lambda _: pytest.fail("not asked for"))
     s = sweep(paced.url, tmp_path)
     assert all(c.device is None and c.tensor_pipe_frac is None for c in s.cells)
+
+
+def test_the_gpus_may_be_named(paced: PacedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Counters())
+    s = sweep(paced.url, tmp_path, tensor_pipe=True, tensor_pipe_gpus=[4, 5], osl=4, requests=2)
+    assert "tensor pipe: CUPTI PM sampling of GPU 4, 5" in s.said
 
 
 def test_a_sampler_that_fails_costs_no_level(
@@ -120,7 +130,7 @@ def test_a_sampler_that_fails_costs_no_level(
 def test_a_server_elsewhere_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_counters, "open_counters", lambda: pytest.fail("never asked"))
+    monkeypatch.setattr(device_counters, "open_counters", lambda _: pytest.fail("never asked"))
     with PacedServer(ttft_s=0.01, itl_s=0.001) as server:
         monkeypatch.setattr("dsv4bench.server.target._is_ours", lambda *_: False)
         with pytest.raises(UsageError) as e:
@@ -132,7 +142,7 @@ def test_a_server_elsewhere_is_refused_before_anything_is_measured(
 def test_refused_counters_stop_the_sweep_with_the_remedy(
     paced: PacedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> Any:
+    def refuse(_: Any) -> Any:
         raise UsageError("the GPU's counters cannot be sampled: no", "NVreg_RestrictProfilingToAdminUsers=0")
 
     monkeypatch.setattr(device_counters, "open_counters", refuse)
@@ -142,5 +152,5 @@ def test_refused_counters_stop_the_sweep_with_the_remedy(
 
 
 def test_a_dry_run_opens_no_counters(paced: PacedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_counters, "open_counters", lambda: pytest.fail("nothing is measured"))
+    monkeypatch.setattr(device_counters, "open_counters", lambda _: pytest.fail("nothing is measured"))
     assert sweep(paced.url, tmp_path, tensor_pipe=True, dry_run=True).cells == []
