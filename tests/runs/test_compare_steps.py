@@ -93,9 +93,8 @@ def test_speculation_is_bounded_against_its_parent_where_nothing_was_profiled_to
         v = one(found, config, "output_tok_s", concurrency)
         assert (v.versus_name, v.bound_source, v.bound_note) == (parent, "speculation", f"at most +90.0 % {where}")
         assert v.bound_frac == pytest.approx(0.9)
-        v = one(found, config, "tpot_p50_s", concurrency)
-        assert (v.bound_frac, v.bound_note) == (pytest.approx(1 / 1.9 - 1), f"at most -47.4 % {where}")
-        assert one(found, config, "ttft_p50_s", concurrency).bound_note is None
+        for metric in ("tpot_p50_s", "ttft_p50_s"):  # a smaller decode batch shortens TPOT beyond what tokens allow
+            assert one(found, config, metric, concurrency).bound_note is None
 
 
 def test_no_line_says_a_percentage_twice() -> None:
