@@ -12,10 +12,10 @@ from dsv4bench.capture.leash import leashed
 
 # it needs a while to end well, and says that it did
 SLOW = """
-import signal, sys, time
+import os, signal, sys, time
 def told(*_):
     time.sleep({seconds})
-    print("ended well", flush=True)
+    os.write(1, b"ended well\\n")  # not print: the signal may come while print still holds the stream
     sys.exit(0)
 signal.signal(signal.SIGTERM, told)
 print("up", flush=True)
