@@ -101,7 +101,7 @@ def _speedup(k: float | None, roof: Roof | None, measured_k: float | None) -> tu
         return at_most, line
     if measured_k > at_most:
         return at_most, f"measured kernel x{measured_k:g}, above what the {line} allows"
-    return measured_k, f"measured kernel x{measured_k:g}; {line} allows x{at_most:.3g}"
+    return measured_k, f"measured kernel x{measured_k:g}; {line} allows x{_times(at_most)}"
 
 
 def _resource(facts: KernelFacts, roof: Roof | None, k: float | None) -> tuple[str, str]:
@@ -119,8 +119,13 @@ def _resource(facts: KernelFacts, roof: Roof | None, k: float | None) -> tuple[s
     if facts.sm_coverage_frac is not None and facts.sm_coverage_frac < FEW_SMS:
         return OCCUPANCY, f"its grids reach {100 * facts.sm_coverage_frac:.0f} % of the SMs: split the work further"
     if k is not None and roof is not None:
-        return _RESOURCE[roof.line.bound], f"x{k:.3g} away from its roof"
+        return _RESOURCE[roof.line.bound], f"x{_times(k)} away from its roof"
     return UNKNOWN, "no roofline and no counters"
+
+
+def _times(k: float) -> str:
+    """Three digits, never an exponent."""
+    return f"{k:.3g}" if k < 1000 else f"{float(f'{k:.3g}'):.0f}"
 
 
 def _tensor_advice(facts: KernelFacts, roof: Roof | None, binds: str) -> str:

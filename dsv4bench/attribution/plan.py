@@ -91,6 +91,7 @@ def plan_of_steps(
                 reason=found.reason,
             )
         )
+    head = msgspec.structs.replace(head, roofline_tok_s=_roofline(steps, aim, roofs or {}))
     return _beside(_ranked(head, targets, overlap, aim), aim, notes=_small(shares))
 
 
@@ -192,6 +193,15 @@ def _ranked(head: Plan, targets: Sequence[Target], overlap: float, aim: Aim) -> 
     )
 
 
+def _roofline(steps: Steps, aim: Aim, roofs: Mapping[str, Roof]) -> float | None:
+    """What the GPU allows: C over the least time of all components. None under speculation, where it would be low."""
+    least_s = sum(r.line.time_s for r in roofs.values())
+    if aim.concurrency is None or aim.measured_tok_s is None or not least_s > 0 or not steps.median_ns:
+        return None
+    tokens_a_step = aim.measured_tok_s * steps.median_ns / 1e9 / aim.concurrency
+    return None if tokens_a_step > MAX_INFLATION else aim.concurrency / least_s
+
+
 def _joint(targets: Sequence[Target], overlap: float, *, at_k: bool) -> float:
     shares = [
         Share(name=t.component, share_frac=t.share_frac, of="span", speedup=t.k if at_k else math.inf)
@@ -205,15 +215,10 @@ def _joint(targets: Sequence[Target], overlap: float, *, at_k: bool) -> float:
 
 
 def _beside(plan: Plan, aim: Aim, *, refusals: Sequence[str] = (), notes: Sequence[str] = ()) -> Plan:
-    """The plan with the user's figures, and what the target asks for."""
-    needed, said = None, list(notes)
+    """The plan with the user's figures, and how much of the step the target asks for."""
+    needed = None
     if aim.measured_tok_s is not None and aim.target_tok_s is not None:
         needed = needed_frac(aim.measured_tok_s, aim.target_tok_s)
-        asks = f"the target of {aim.target_tok_s:g} tok/s needs {100 * needed:.1f} % of the step to vanish"
-        if plan.ceiling_tok_s is not None:
-            reach = "reaches" if plan.ceiling_tok_s >= aim.target_tok_s else "cannot reach it: it ends at"
-            asks += f"; the whole plan {reach} {plan.ceiling_tok_s:.0f} tok/s at most"
-        said.append(asks)
     return msgspec.structs.replace(
         plan,
         concurrency=aim.concurrency,
@@ -221,7 +226,7 @@ def _beside(plan: Plan, aim: Aim, *, refusals: Sequence[str] = (), notes: Sequen
         target_tok_s=aim.target_tok_s,
         needed_frac=needed,
         refusals=list(refusals),
-        notes=said,
+        notes=list(notes),
     )
 
 

@@ -17,6 +17,7 @@ def bundle(
     """
     from dsv4bench.records.codec import encode
     from dsv4bench.runs.bundle import bundle as write_bundle
+    from dsv4bench.runs.bundle import reproduce
 
     made, path = write_bundle(out, name, to)
     for warning in made.warnings:
@@ -25,5 +26,5 @@ def bundle(
         typer.echo(encode(made).decode())
     else:
         typer.echo(f"{path}: {made.id}, {len(made.cells)} cells")
-        for line in made.reproduce:
+        for line in reproduce(made.experiment, str(path)):
             typer.echo(f"  {line}")

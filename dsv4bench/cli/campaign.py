@@ -27,7 +27,7 @@ def campaign(
     no_profile: bool = typer.Option(False, "--no-profile", help="Sweeps alone."),
     no_report: bool = typer.Option(False, "--no-report", help="No report.html and report.md."),
     findings: str | None = typer.Option(
-        None, "--findings", help="The findings file. Default: PROFILE_FINDINGS.md beside the results folder."
+        None, "--findings", help="The findings file. Default: PROFILE_FINDINGS.md, with another --out inside it."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be launched and how long it takes."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),

@@ -97,3 +97,5 @@ def _print(found: Comparison) -> None:
         typer.echo("")
     for line in comparison_lines(found.document):
         typer.echo(line)
+    if found.again:
+        typer.echo(f"the same as {found.document.id}, which was stored before: nothing was added")

@@ -17,7 +17,8 @@ def gate(
     candidate: str | None = typer.Argument(None, help="What is judged: an id, a configuration's name, a file."),
     baseline: str | None = typer.Option(None, help="A name pinned with `baseline set`, or an experiment's id."),
     campaign: str | None = typer.Option(
-        None, help="A campaign's id: baseline and candidate are configurations of it, judged in pairs of launches."
+        None,
+        help="A campaign's name or id: baseline and candidate are configurations of it, judged in pairs of launches.",
     ),
     out: str = typer.Option("results", help="The results folder."),
     delta: list[str] = typer.Option(

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from dsv4bench.records.breakdown import BreakdownDocument
 
 
+DEFAULT = "results"
+
+
 def list_results(
-    out: str = typer.Option("results", help="The results folder."),
+    out: str = typer.Option(DEFAULT, help="The results folder."),
     json_out: bool = typer.Option(False, "--json", help="Print one JSON document on stdout, nothing else."),
 ) -> None:
     """List the experiments and the campaigns, oldest first."""
@@ -25,6 +28,8 @@ def list_results(
     from dsv4bench.store.store import Store
 
     store = Store(out)
+    if out != DEFAULT or store.root.exists():  # that nothing was measured yet in this folder is no mistake
+        store.check_there()
     entries = store.list()
     unread: list[str] = []
     runs = [campaigns.entry_of(d.campaign) for d in campaigns.list_all(out, unread)]
@@ -94,7 +99,8 @@ def _show_campaign(path: Path, csv: bool, json_out: bool) -> None:
         typer.echo(cells_frame(done).to_csv(index=False), nl=False)
     else:
         typer.echo(status_line(c))
-        typer.echo(f"{c.name}: baseline {c.baseline}, {c.blocks} blocks, seed {c.seed}, begun {c.started_utc}")
+        blocks = f"{c.blocks} block{'s' if c.blocks > 1 else ''}"
+        typer.echo(f"{c.name}: against {c.baseline}, {blocks}, seed {c.seed}, begun {c.started_utc}")
         typer.echo("")
         wide_console().print(launch_table(c))
         typer.echo("")

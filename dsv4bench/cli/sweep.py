@@ -80,7 +80,7 @@ def sweep(
 
     from dsv4bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
     from dsv4bench.report.progress import ProgressDisplay
-    from dsv4bench.runs.demo import DEMO_DEFAULTS, demo_server
+    from dsv4bench.runs.demo import DEMO_DEFAULTS, check_before_start, demo_server
     from dsv4bench.runs.sweep import SweepResult, run_sweep
 
     given: dict[str, Any] = {
@@ -116,7 +116,7 @@ def sweep(
             raise UsageError(f"--demo and the URL {url} were both given", "choose one: --demo starts its own server")
         given["concurrency"] = integers(concurrency, "--concurrency")
         given["isl"] = integers(isl, "--isl")
-        fixed["tensor_pipe_gpus"] = integers(tensor_pipe_gpus, "--tensor-pipe-gpus")
+        fixed["tensor_pipe_gpus"] = integers(tensor_pipe_gpus, "--tensor-pipe-gpus", "0,1")
         given["duration_s"] = seconds(duration, "--duration")
         given["rates_req_s"] = numbers(rate, "--rate")
         given["timeout_s"] = seconds(timeout, "--timeout")
@@ -126,6 +126,7 @@ def sweep(
         options = _options(given, fixed, scenario, DEMO_DEFAULTS if demo else {})
         with ProgressDisplay(Console(stderr=True), quiet) as display:
             if demo:
+                check_before_start(options)
                 with demo_server(demo_kernels, display.say) as demo_url:
                     result = run_sweep(_with_url(options, demo_url), display.show, display.say)
             else:

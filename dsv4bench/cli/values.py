@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from dsv4bench.records.workload import Slo
 
 
-def integers(text: str | None, option: str) -> list[int] | None:
-    """`1,8,16`. Raises UsageError."""
+def integers(text: str | None, option: str, example: str = "1,8,16") -> list[int] | None:
+    """`1,8,16`. Raises UsageError, with the example."""
     from dsv4bench.errors import UsageError
 
     if text is None:
@@ -19,7 +19,9 @@ def integers(text: str | None, option: str) -> list[int] | None:
     try:
         return [int(part.replace("_", "")) for part in text.replace(" ", "").split(",") if part]
     except ValueError:
-        raise UsageError(f"{option} {text}: not a list of whole numbers", f"for instance {option} 1,8,16") from None
+        raise UsageError(
+            f"{option} {text}: not a list of whole numbers", f"for instance {option} {example}"
+        ) from None
 
 
 def numbers(text: str | None, option: str) -> list[float] | None:

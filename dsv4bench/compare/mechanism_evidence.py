@@ -23,12 +23,19 @@ def observed(p: Pair) -> list[str]:
     ratios = (
         ("throughput", p.throughput_ratio),
         ("TPOT", p.tpot_ratio),
-        ("TTFT", p.ttft_ratio),
+        (f"{_average(p)} TTFT".lstrip(), p.ttft_ratio),
     )
     parts = [f"{name} x{value:.2f}" for name, value in ratios if value is not None]
     unknown = [name for name, value in ratios if value is None]
     line = f"C={p.low.concurrency} -> {p.high.concurrency}: {', '.join(parts) or 'nothing recorded at both levels'}"
     return [line + (f" ({' and '.join(unknown)} not recorded)" if unknown else "")]
+
+
+def _average(p: Pair) -> str:
+    """Which TTFT the ratio is of."""
+    if p.ratio("ttft_mean_s") is not None:
+        return "mean"
+    return "median" if p.ttft_ratio is not None else ""
 
 
 def limits(p: Pair, name: str, server: Mapping[str, Plain] | None) -> list[str]:

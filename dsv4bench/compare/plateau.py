@@ -172,8 +172,9 @@ def _mean_tok_s(ladder: Ladder, launch: str, start: int) -> float | None:
 
 
 def _looks_flat(g: Growth, delta: float) -> bool:
-    """One launch: as far as its digits tell. Several: their mean is within ±δ."""
-    return g.n_launches == 1 or 1 - delta <= g.ratio <= 1 + delta
+    """Within ±δ: of several launches their mean, of one as far as its printed digits tell."""
+    low, high = g.ci if g.n_launches == 1 and g.ci is not None else (g.ratio, g.ratio)
+    return low <= 1 + delta and high >= 1 - delta
 
 
 def _why_open(later: Sequence[Growth]) -> str:

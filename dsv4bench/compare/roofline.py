@@ -38,6 +38,8 @@ def rooflines(
         return {}, ["no roofline: the length of the context is not known"]
     card = gpu or gpu_of(arm)
     if card is None:
+        if any(k.rpartition(".")[2] == "device" and v == "cpu" for k, v in (arm.server or {}).items()):
+            return {}, ["no roofline: no GPU, the server runs on a CPU"]
         return {}, ["no roofline: the GPU is not known; name it, or give its bandwidth"]
     shards = tp or argument(arm.server, *TP_ARGUMENTS) or 1
     try:

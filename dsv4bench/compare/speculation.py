@@ -2,9 +2,11 @@
 
     X_new / X_base = (AL_new / AL_base) · (steps/s ratio)        step inflation = (AL ratio) / (X ratio)
 
-It pays when more tokens a step outweigh the longer step; the verifier is saturated where a step grows by 0.95 of the
-acceptance length or more; below an acceptance length of 1.2 the drafts are at fault. Without a recorded acceptance
-length the cause is not measured, and no cause is named.
+Throughput holds prefill, so this is the time a step with its share of prefill and waiting; beside it stands the step
+by TPOT, AL ratio · TPOT ratio, where both sides have one: what is between them is no verifier's. It pays when more
+tokens a step outweigh the longer step; the verifier is saturated where a step grows by 0.95 of the acceptance length
+or more; below an acceptance length of 1.2 the drafts are at fault. Without a recorded acceptance length the cause is
+not measured, and no cause is named.
 
 Verifying more positions makes no step shorter, so the AL ratio bounds what speculation can bring: of a lever that is
 nothing else, and where more positions are verified than the base's.
@@ -25,7 +27,7 @@ from dsv4bench.records.verdict import SpecState, SpecVerdict
 
 ACCEPT_LEAST = 1.2
 SATURATED = 0.95
-METRIC = "output_tok_s"
+METRIC, TPOT = "output_tok_s", "tpot_p50_s"
 WORDS = re.compile(r"(^|[._+ -])(spec|speculative|mtp|eagle\d*|draft|ngram|nextn|medusa)([._+ -]|$)", re.IGNORECASE)
 OFF = {None, False, "", "none", "null", "off", "false"}
 
@@ -102,6 +104,7 @@ def speculation(base: Arm, new: Arm) -> list[SpecVerdict]:
     if not speculates(new):
         return []
     sides = [{at: c for (_, at), c in columns(arm, [METRIC]).items()} for arm in (base, new)]
+    tpots = [{at: c for (_, at), c in columns(arm, [TPOT]).items()} for arm in (base, new)]
     facts = realised(base.cells), realised(new.cells)
     to_base = aligned(list(sides[0]), list(sides[1]))
     found = []
@@ -109,8 +112,15 @@ def speculation(base: Arm, new: Arm) -> list[SpecVerdict]:
         a, b = sides[0].get(at), sides[1][there]
         if a is None or at.concurrency is None or not (_values(a) and _values(b)):
             continue
-        found.append(_taken_apart(base, new, at, a, b, facts[0][at], facts[1][there]))
+        tpot = _ratio(tpots[0].get(at), tpots[1].get(there))
+        found.append(_taken_apart(base, new, at, a, b, facts[0][at], facts[1][there], tpot))
     return found
+
+
+def _ratio(base: Column | None, new: Column | None) -> float | None:
+    """new/base of a metric that both sides have."""
+    before, after = (_values(c) if c is not None else [] for c in (base, new))
+    return fmean(after) / fmean(before) if before and after else None
 
 
 def _values(column: Column) -> list[float]:
@@ -118,7 +128,14 @@ def _values(column: Column) -> list[float]:
 
 
 def _taken_apart(
-    base: Arm, new: Arm, at: Coordinate, a: Column, b: Column, fact_a: Realised, fact_b: Realised
+    base: Arm,
+    new: Arm,
+    at: Coordinate,
+    a: Column,
+    b: Column,
+    fact_a: Realised,
+    fact_b: Realised,
+    tpot_ratio: float | None,
 ) -> SpecVerdict:
     assert at.concurrency is not None
     ratio = fmean(_values(b)) / fmean(_values(a))
@@ -127,7 +144,9 @@ def _taken_apart(
         al_base, assumed = 1.0, True
     al_new = fact_b.accept_length
     inflation = None if al_base is None or al_new is None else al_new / al_base / ratio
-    state, reason = _state(base, new, a, b, ratio, (al_base, al_new), comparable_at(fact_a, fact_b, METRIC).why())
+    by_tpot = None if inflation is None or tpot_ratio is None else inflation * ratio * tpot_ratio
+    unlike = comparable_at(fact_a, fact_b, METRIC).why()
+    state, reason = _state(base, new, a, b, ratio, (al_base, al_new), unlike, by_tpot)
     if assumed and state is not SpecState.NOT_MEASURED:
         reason += f"; {base.name} shows no speculation: 1 token a step"
     return SpecVerdict(
@@ -139,6 +158,7 @@ def _taken_apart(
         tokens_per_step_base=al_base,
         tokens_per_step=al_new,
         step_time_ratio=inflation,
+        step_by_tpot_ratio=by_tpot,
         state=state,
         reason=reason,
     )
@@ -152,6 +172,7 @@ def _state(
     ratio: float,
     accept: tuple[float | None, float | None],
     unlike: str,
+    by_tpot: float | None,
 ) -> tuple[SpecState, str]:
     missing = [arm.name for arm, al in zip((base, new), accept, strict=True) if al is None]
     notes = [c.note() for c in (a, b) if not c.samples]
@@ -162,9 +183,14 @@ def _state(
     al_base, al_new = accept
     assert al_base is not None and al_new is not None
     inflation = al_new / al_base / ratio
-    text = f"tokens/step {al_base:.2f}->{al_new:.2f}, step time x{inflation:.2f}, throughput x{ratio:.2f}"
+    tpot = "" if by_tpot is None else f" (by TPOT x{by_tpot:.2f})"
+    text = (
+        f"tokens/step {al_base:.2f}->{al_new:.2f}, step with prefill x{inflation:.2f}{tpot}, throughput x{ratio:.2f}"
+    )
     if al_new < ACCEPT_LEAST:
         return SpecState.ACCEPT_LIMITED, f"{text}: fewer than {ACCEPT_LEAST} tokens a step are accepted"
     if inflation >= SATURATED * al_new / al_base:
-        return SpecState.SATURATED, f"{text}: the longer step takes back what acceptance gives"
+        longer = by_tpot is None or by_tpot >= SATURATED * al_new / al_base
+        taker = "the longer step takes" if longer else "prefill and waiting, not the longer step alone, take"
+        return SpecState.SATURATED, f"{text}: {taker} back what acceptance gives"
     return SpecState.PAYS, text

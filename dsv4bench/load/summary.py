@@ -5,13 +5,6 @@ send to last token. Steady window: from the first moment with C in flight to the
 chunks that arrived inside, a request's tokens spread evenly over its chunks where the server does not count as it
 goes. Achieved batch: time-weighted requests in flight (sent, not ended), from event order, over the steady window
 when there is one; decode batch: the same between first and last token.
-
-Under full load: completed requests that lived in the steady window alone, without the first C, whose prefills come
-all at once as they never do again. The rest of a level, its drain, runs with fewer than C beside it, faster; in a
-short level both bend every mean and the throughput of the whole. Throughput under full load is requests in flight ·
-Σ tokens / Σ end-to-end time of these requests (Little's law): whole requests on both sides, no edges. A window takes
-short requests first, so two rounds of C are asked for, four where lengths vary: the rate is then low by 3 % at most
-in simulations with lognormal lengths of sigma 1 and a fifth of the time in prefill, and off by 0.3 % at sigma 0.5.
 """
 
 from __future__ import annotations
@@ -23,15 +16,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from dsv4bench.load.full_load import full_load_rate, under_full_load
 from dsv4bench.records.request import ErrorKind, RequestRecord, TokenSource
 from dsv4bench.records.workload import Slo
 
 Window = tuple[int, int]  # ns
 MIN_STEADY_NS = 1_000_000
-ROUNDS, VARIED_ROUNDS = 2, 4  # of C requests under full load; the second where lengths vary by more than VARIED
-VARIED = 0.3  # standard deviation of the output lengths over their mean
-HELD_FRAC = 0.95  # of C, in flight over the steady window, for figures under full load
-BEFORE_FRAC = 0.01  # of its life, a request under full load may have been sent before C were in flight
 LATE_NS = 1_000_000
 
 
@@ -123,9 +113,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
     steady_s = (window[1] - window[0]) / 1e9 if window else None
     tpot_mean = mean(tpots)
     achieved = mean_in_flight(((r.t_send_ns, r.t_end_ns) for r in records), over)
-    full = under_full_load(records, window, concurrency)
-    if concurrency is not None and (achieved or 0.0) < HELD_FRAC * concurrency:
-        full = []
+    full = under_full_load(records, window, concurrency, achieved)
     good = [r for r in ok if _within(r, slo)] if slo is not None else None
     queue = [(r.t_send_ns - r.t_sched_ns) / 1e9 for r in records if r.t_sched_ns is not None]
     decoding = [(r.t_first_ns, r.t_last_ns) for r in records if r.t_first_ns is not None and r.t_last_ns is not None]
@@ -169,7 +157,7 @@ def summarise(records: Sequence[RequestRecord], concurrency: int | None, slo: Sl
         steady_s=steady_s,
         steady_frac=steady_s / duration_s if steady_s is not None and duration_s else None,
         full_load_n=len(full) if full else None,
-        full_load_tok_s=_full_load_rate(full, achieved),
+        full_load_tok_s=full_load_rate(full, achieved),
         full_load_tpot_mean_s=mean(_known(r.tpot_s for r in full)),
         goodput_req_s=_rate(len(good), duration_s) if good is not None else None,
         slo_frac=len(good) / len(records) if good is not None and records else None,
@@ -213,38 +201,6 @@ def steady_window(records: Sequence[RequestRecord], concurrency: int) -> Window 
     if start is None or last_send - start < MIN_STEADY_NS:
         return None
     return start, last_send
-
-
-def under_full_load(
-    records: Sequence[RequestRecord], window: Window | None, concurrency: int | None
-) -> list[RequestRecord]:
-    """The requests of the steady window but the first C; none where they are too few rounds, or where one failed."""
-    if window is None or concurrency is None:
-        return []
-    start, last_send = window
-    later = sorted(records, key=lambda r: r.t_send_ns)[concurrency:]
-    lived = [r for r in later if r.t_end_ns <= last_send and _began(r, start)]
-    if not all(r.ok and r.output_tokens for r in lived):
-        return []
-    varied = _variation([float(r.output_tokens or 0) for r in lived]) > VARIED
-    return lived if len(lived) >= (VARIED_ROUNDS if varied else ROUNDS) * concurrency else []
-
-
-def _variation(values: Sequence[float]) -> float:
-    """Standard deviation over mean."""
-    centre = mean(values)
-    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / len(values)) / centre if centre else 0.0
-
-
-def _began(r: RequestRecord, start_ns: int) -> bool:
-    return start_ns - r.t_send_ns <= BEFORE_FRAC * (r.t_end_ns - r.t_send_ns)
-
-
-def _full_load_rate(full: Sequence[RequestRecord], in_flight: float | None) -> float | None:
-    lived_ns = sum(r.t_end_ns - r.t_send_ns for r in full)
-    if not lived_ns or in_flight is None:
-        return None
-    return in_flight * sum(r.output_tokens or 0 for r in full) / (lived_ns / 1e9)
 
 
 def tokens_within(records: Iterable[RequestRecord], window: Window) -> float:

@@ -165,6 +165,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     measured_tok_s: float | None = None
     target_tok_s: float | None = None
+    roofline_tok_s: float | None = None  # the least time of all components; None: not known, or several tokens a step
     unattributed_frac: float | None = None
     ceiling_ratio: float | None = None
     ceiling_tok_s: float | None = None

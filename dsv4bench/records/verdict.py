@@ -127,7 +127,8 @@ class SpecVerdict(msgspec.Struct, frozen=True, kw_only=True):
     throughput_ratio: float
     tokens_per_step_base: float | None
     tokens_per_step: float | None
-    step_time_ratio: float | None
+    step_time_ratio: float | None  # of throughput: with its share of prefill
+    step_by_tpot_ratio: float | None = None
     state: SpecState
     reason: str
 

@@ -50,7 +50,7 @@ def print_breakdown(
     for plan in document.plans:
         if plan.steps:
             _print(console, plan_table(plan))
-        _lines(console, plan_lines(plan))
+        _lines(console, plan_lines(plan, document.captures))
     _lines(console, [f"warning: {w}" for w in document.warnings])
 
 

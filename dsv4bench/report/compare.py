@@ -22,6 +22,7 @@ from dsv4bench.records.verdict import (
     Verdict,
     VerdictDocument,
 )
+from dsv4bench.report import foretold
 from dsv4bench.report.target import goal_lines
 
 DASH = "–"
@@ -155,7 +156,7 @@ def speculation_lines(found: Sequence[SpecVerdict]) -> list[str]:
         if ratio not in s.reason:
             steps = DASH if s.step_time_ratio is None else f"x{s.step_time_ratio:.2f}"
             tokens = f"{_number(s.tokens_per_step_base)} -> {_number(s.tokens_per_step)}"
-            figures = f"tokens a step {tokens}, step time {steps}, {ratio}: "
+            figures = f"tokens a step {tokens}, step with prefill {steps}, {ratio}: "
         lines.append(f"{s.config} vs {s.base} at C={s.concurrency}: {figures}{s.state} ({s.reason})")
     return lines
 
@@ -189,7 +190,8 @@ def prediction_lines(document: VerdictDocument) -> list[str]:
     """What the law of the base foretold for speculation, beside what was measured."""
     lines = []
     for p in document.scaling.predictions if document.scaling is not None else []:
-        measured = "not measured" if p.measured_tok_s is None else f"measured {p.measured_tok_s:.1f}"
+        found = p.measured_tok_s
+        measured = "not measured" if found is None else foretold.beside(document.scaling, p, f"{found:.1f}")
         lines.append(
             f"{p.config} foretold from {p.base} at C={p.concurrency} (m={p.verified}, AL={p.accept_length:.2f}): "
             f"{p.predicted_tok_s:.1f} tok/s, {measured}"
@@ -283,8 +285,8 @@ def _arm_name(arm: Arm) -> str:
 def _differences(lever: LeverVerdict, keys: Sequence[str]) -> str:
     parts = []
     for key in keys:
-        before, after = lever.differing.get(key, [None, None])
-        parts.append(f"{key} {before!r} -> {after!r}")
+        both = lever.differing.get(key, [None, None])
+        parts.append(f"{key} {' -> '.join('not set' if v is None else repr(v) for v in both)}")
     return "; ".join(parts)
 
 

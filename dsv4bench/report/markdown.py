@@ -10,6 +10,7 @@ DASH = "–"
 WIDTH = 118
 # No line begins with what Markdown takes for a list or a heading; a tag and a percent sign stay with their number.
 _KEPT_BACK = re.compile(r" (?=(?:[-+*>#=]+|\d+[.)])(?: |$)|\[[vp][:0-9a-f]|%)")
+_BELOW_ZERO = re.compile(r"(?<![\w.,-])-(?=\d[\d.,]*(?:…-\d[\d.]*)? ?(?:%|points))|(?<=\d…)-(?=\d[\d.]* ?%)")
 _GLUE = "\0"
 
 
@@ -34,7 +35,7 @@ def paragraph(line: str) -> str:
 
 
 def _wrapped(line: str, first: str, further: str) -> str:
-    glued = _KEPT_BACK.sub(_GLUE, " ".join(line.split()))
+    glued = _KEPT_BACK.sub(_GLUE, " ".join(minus(line).split()))
     cut = textwrap.fill(
         glued,
         WIDTH,
@@ -74,6 +75,18 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return DASH
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def times(value: float) -> str:
+    """`2.57`, `26.0`, `2480`: a ratio in three significant digits, never an exponent; whole ones as given."""
+    if abs(value) >= 1000:
+        return f"{float(f'{value:.3g}'):.0f}"
+    return f"{value:.3g}" if value == int(value) else f"{value:#.3g}".rstrip(".")
+
+
+def minus(line: str) -> str:
+    """A percentage below zero with the sign that `percent` writes; `--port -1` and names stay as they are."""
+    return _BELOW_ZERO.sub("−", line)
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsv4bench.records.goal import GoalReport
+from dsv4bench.report.markdown import times
 
 
 def goal_lines(goal: GoalReport | None) -> list[str]:
@@ -16,7 +17,7 @@ def goal_lines(goal: GoalReport | None) -> list[str]:
     needs = "" if goal.needed_cut_frac is None else f"needs {cut(goal)} to vanish"
     lines = [": ".join([head, "; ".join(filter(None, [needs, goal.why]))]) if needs or goal.why else head]
     for item in goal.items:
-        speed = "free" if item.kernel_speedup is None else f"{item.kernel_speedup:g}x faster"
+        speed = "free" if item.kernel_speedup is None else f"{times(item.kernel_speedup)}x faster"
         joint = "without bound" if item.joint_tok_s is None else f"at most {item.joint_tok_s:.0f} tok/s"
         alone = "without bound" if item.alone_tok_s is None else f"{item.alone_tok_s:.0f} tok/s"
         head = f"{item.name} {speed} ({100 * item.share_frac:.0f} % of the step)"

@@ -66,7 +66,7 @@ def pinned_id(root: str, text: str) -> str:
     if text in _configs(store).values():
         raise UsageError(
             f"--baseline {text}: a configuration, and its newest experiment may be anything; it is not pinned",
-            f"choose one: {HOW}",
+            f"choose one: {HOW}; of a campaign's configurations, gate --campaign NAME takes every launch",
         )
     names = f"pinned are {', '.join(pinned)}" if pinned else "nothing is pinned yet"
     raise UsageError(f"--baseline {text}: neither a pinned name nor an id in {root}; {names}", HOW)

@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dsv4bench.errors import UsageError
+from dsv4bench.errors import BenchError, UsageError
 from dsv4bench.host.redact import redact, without_home
 from dsv4bench.records.bundle import Bundle
+from dsv4bench.records.campaign import LaunchStatus
 from dsv4bench.records.codec import encode
 from dsv4bench.records.experiment import Experiment
 from dsv4bench.scenario.file import Scenario
+from dsv4bench.store import campaigns
 from dsv4bench.store.experiment import ExperimentDir
 from dsv4bench.store.files import write_whole
 from dsv4bench.store.naming import iso, utc_now
@@ -29,26 +31,40 @@ from dsv4bench.store.store import Store
 
 LOCAL = {"127.0.0.1", "localhost", "::1", "0.0.0.0"}
 SERVER = "SERVER"
+NAMED = 3
 
 
 def bundle(root: str, name: str, to: str | None = None, now: datetime | None = None) -> tuple[Bundle, Path]:
-    """Writes the file and returns it with its path. Raises UsageError when the path is taken, StoreError."""
-    opened = Store(root).resolve(name)
-    made = make(opened, now)
-    path = Path(to) if to is not None else Path(f"{made.id}.bundle.json")
+    """Writes the file and returns it with its path. Raises UsageError for a campaign or a path taken, StoreError."""
+    opened = _opened(root, name)
+    path = Path(to) if to is not None else Path(f"{opened.id}.bundle.json")
+    made = make(opened, now, path.name)
     if path.exists():
         raise UsageError(f"{path} exists", "choose another name with --to")
     write_whole(path, encode(made, indent=True) + b"\n")
     return made, path
 
 
-def make(opened: ExperimentDir, now: datetime | None = None) -> Bundle:
-    """The bundle of an opened experiment, without writing it."""
+def _opened(root: str, name: str) -> ExperimentDir:
+    try:
+        return Store(root).resolve(name)
+    except BenchError:
+        folder = campaigns.named(root, name)
+        if folder is None:
+            raise
+    launches = campaigns.CampaignDir.open(folder).campaign.launches
+    ids = [n.experiment for n in launches if n.experiment is not None and n.status is LaunchStatus.COMPLETE]
+    shown = ", ".join(ids[:NAMED]) + (" …" if len(ids) > NAMED else "")
+    raise UsageError(f"{name} is a campaign; bundle takes one experiment: {shown or 'it has none that is complete'}")
+
+
+def make(opened: ExperimentDir, now: datetime | None = None, file: str | None = None) -> Bundle:
+    """The bundle of an opened experiment, without writing it. `file`: what it will be called."""
     e = clean_experiment(opened.experiment)
     plain = Bundle(
         id=e.id,
         created_utc=iso(now or utc_now()),
-        reproduce=_reproduce(e),
+        reproduce=reproduce(e, file or f"{e.id}.bundle.json"),
         scenario=scenario_of(e),
         command=e.command,
         versions=_versions(e),
@@ -111,9 +127,9 @@ def _versions(e: Experiment) -> dict[str, str | None]:
     }
 
 
-def _reproduce(e: Experiment) -> list[str]:
-    """Extract the scenario, and sweep a server like the one described."""
-    name = shlex.quote(f"{e.id}.bundle.json")
+def reproduce(e: Experiment, file: str) -> list[str]:
+    """Extract the scenario from the bundle's file, and sweep a server like the one described."""
+    name = shlex.quote(file)
     extract = f"python -c \"import json,sys; json.dump(json.load(open(sys.argv[1]))['scenario'], sys.stdout)\" {name}"
     commit = f" at {e.tool.git}" if e.tool.git else ""
     lines = [f"# dsv4bench {e.tool.version}{commit}: install it from its checkout", f"{extract} > scenario.yaml"]

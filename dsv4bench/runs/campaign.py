@@ -62,25 +62,27 @@ def run_campaign(o: CampaignOptions, on_progress: ProgressCallback, say: Message
     """Raises BenchError only before anything was started; later errors come inside the result."""
     asked = read_asked(o, say)
     found = found_to_resume(o, asked) if o.resume else None
+    nothing = f"nothing to resume: no campaign of {asked.spec.name} in {o.out}" if o.resume and not found else None
     if o.dry_run:
-        return _dry_run(o, asked, found)
+        return _dry_run(o, asked, found, nothing)
     Store(o.out).check_writable()
-    if o.resume and found is None:
-        say(f"nothing to resume: no campaign of {asked.spec.name} in {o.out}; starting a new one")
+    if nothing is not None:
+        say(f"{nothing}; starting a new one")
     with terminated_as_interrupted(), taken_up(o, found) if found is not None else begin(o, asked) as opened:
         if found is not None:  # a kill leaves logs as they were written
             clean_logs(opened.logs.glob("*.log"), scenario_secrets(asked.spec), say)
         return _Campaign(o, asked, opened, on_progress, say, resumed=found is not None).run()
 
 
-def _dry_run(o: CampaignOptions, asked: Asked, found: CampaignDir | None) -> CampaignResult:
+def _dry_run(o: CampaignOptions, asked: Asked, found: CampaignDir | None, nothing: str | None) -> CampaignResult:
     campaign = draft(o, asked)
     if found is not None:
         campaign = as_resumed(found.campaign, found.campaign.status, o.blocks)
     launches = _now(o, campaign)
     plan = plan_of(asked.spec, launches, asked.sha, [d.campaign for d in asked.before])
     seed = asked.spec.workload.seed if found is None else campaign.seed
-    plan = msgspec.structs.replace(plan, seed=seed)
+    basis = plan.basis if nothing is None else [f"{nothing}; a new one would begin", *plan.basis]
+    plan = msgspec.structs.replace(plan, seed=seed, basis=basis)
     return CampaignResult(campaign, None if found is None else str(found.path), plan=plan)
 
 

@@ -29,13 +29,14 @@ from dsv4bench.store.campaigns import CampaignDir
 
 DIFFERENCES = 6
 HEADS = ("+++", "---")
+DEFAULT_OUT = "results"
 
 
 class CampaignOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. `findings` None: beside the results folder."""
+    """What was asked for. `findings` None: beside the default results folder, inside any other."""
 
     scenario: str
-    out: str = "results"
+    out: str = DEFAULT_OUT
     blocks: int | None = None
     resume: bool = False
     dry_run: bool = False

@@ -17,7 +17,7 @@ from dsv4bench.records.progress import MessageCallback
 from dsv4bench.records.verdict import VerdictDocument
 from dsv4bench.runs import report
 from dsv4bench.runs.campaign_arms import load_campaign_run
-from dsv4bench.runs.campaign_begin import CampaignOptions
+from dsv4bench.runs.campaign_begin import DEFAULT_OUT, CampaignOptions
 from dsv4bench.runs.compare import CompareOptions, run_compare
 from dsv4bench.runs.findings import FILE, write_findings
 from dsv4bench.store.campaigns import CampaignDir, now_utc
@@ -62,6 +62,8 @@ def conclude(o: CampaignOptions, opened: CampaignDir, say: MessageCallback) -> C
             warnings.append(f"not compared: {e.message}")
         else:
             opened.update(verdict=compared.document.id)
+            if compared.again:
+                say(f"the comparison is the same as {compared.document.id}: no other was stored")
             found = msgspec.structs.replace(found, arms=compared.arms, document=compared.document)
             findings = _findings(o, warnings)
             found = msgspec.structs.replace(found, findings=findings)
@@ -73,8 +75,11 @@ def conclude(o: CampaignOptions, opened: CampaignDir, say: MessageCallback) -> C
 
 
 def findings_path(o: CampaignOptions) -> str:
-    """As asked, else beside the results folder."""
-    return o.findings or str(Path(o.out).parent / FILE)
+    """As asked; else beside `results` in the working folder, and inside any other results folder."""
+    if o.findings is not None:
+        return o.findings
+    out = Path(o.out)
+    return str((out.parent if out.resolve() == Path(DEFAULT_OUT).resolve() else out) / FILE)
 
 
 def _findings(o: CampaignOptions, warnings: list[str]) -> str | None:

@@ -54,11 +54,15 @@ class CompareOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(NamedTuple):
-    """The arms as they were loaded, and the verdicts; `refusals` say why one may not be compared at all."""
+    """The arms as they were loaded, and the verdicts; `refusals` say why one may not be compared at all.
+
+    `again`: the newest stored comparison of these names says the same; `document` is that one, and none was added.
+    """
 
     arms: list[Arm]
     document: VerdictDocument
     refusals: list[str]
+    again: bool = False
 
 
 def run_compare(o: CompareOptions) -> Comparison:
@@ -87,10 +91,12 @@ def run_compare(o: CompareOptions) -> Comparison:
         goal=campaign.goal if campaign is not None else None,
         setup=campaign.setup if campaign is not None else (),
     )
+    before = None
     if o.keep:
-        document = verdict_files.write(o.root, document)
+        before = verdict_files.stored_alike(o.root, document)
+        document = before or verdict_files.write(o.root, document)
         fill(o.root, document)
-    return Comparison(arms, document, _refusals(arms, o))
+    return Comparison(arms, document, _refusals(arms, o), again=before is not None)
 
 
 def judge_all(

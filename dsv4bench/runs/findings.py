@@ -1,6 +1,6 @@
 """`dsv4bench findings`: stored comparisons and the ledger into PROFILE_FINDINGS.md, people's prose kept.
 
-Of each campaign, and of each set of configurations on one GPU, the newest comparison counts, unless ids are named.
+Of each campaign its own comparison counts, of each set of configurations on one GPU the newest, unless ids are named.
 `check` changes nothing and says what in the file is not what the data give.
 """
 
@@ -17,6 +17,7 @@ from dsv4bench.report.findings import sections
 from dsv4bench.report.findings.data import Compared, Findings
 from dsv4bench.runs.findings_behind import behind
 from dsv4bench.runs.findings_choice import newest
+from dsv4bench.runs.predictions import as_shown
 from dsv4bench.store import predictions, verdict_files
 from dsv4bench.store.files import write_whole
 
@@ -80,6 +81,7 @@ def gather(root: str, names: Sequence[str]) -> tuple[Findings, list[str]]:
             warnings.append(f"comparison {d.id} is left out: {e.message}")
     if not found:
         raise StoreError(f"{root}: no comparison can be shown: {warnings[-1]}", "compare those that are whole anew")
+    ledger = as_shown(ledger, [c.document for c in found])
     return Findings(compared=found, ledger=ledger), list(dict.fromkeys(warnings))
 
 

@@ -1,9 +1,12 @@
-"""Which stored comparisons belong in the findings: the newest of each campaign, and of each set of configurations.
+"""Which stored comparisons belong in the findings: each campaign's own, and the newest of each set of configurations.
 
-A comparison is superseded by a newer one when both are of one run of a campaign (they share an experiment), when all
-its experiments are in the newer one and the baseline is the same, or when both compare configurations of the same
-names on the same GPU. The last is told by the first experiment of each that can be read; a GPU that nobody tells is
-taken for the same one.
+A comparison made by hand, all of whose experiments are in a campaign's own comparison, does not stand beside it,
+older or newer. Of several comparisons of one run of a campaign (they share an experiment) the fullest stands: that of
+the most experiments, then of the most metrics, then the newest.
+
+Else a comparison is superseded by a newer one when all its experiments are in the newer one and the baseline is the
+same, or when both compare configurations of the same names on the same GPU. The last is told by the first experiment
+of each that can be read; a GPU that nobody tells is taken for the same one.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from dsv4bench.store.store import Store
 
 def newest(root: Path | str, documents: Sequence[VerdictDocument]) -> list[VerdictDocument]:
     """Those that no newer one supersedes, the newest first. Those that ended in an error are none."""
-    ranked = sorted(
-        (d for d in documents if d.error is None), key=lambda d: (d.created_utc or "", d.id or ""), reverse=True
-    )
+    sound = [d for d in documents if d.error is None]
+    own = [d for d in sound if d.campaign]
+    standing = [d for d in sound if not any(_contains(c, d) if not d.campaign else _fuller(c, d) for c in own)]
+    ranked = sorted(standing, key=lambda d: (d.created_utc or "", d.id or ""), reverse=True)
     gpus = _Gpus(root)
     kept: list[VerdictDocument] = []
     for i, d in enumerate(ranked):
@@ -30,9 +34,27 @@ def newest(root: Path | str, documents: Sequence[VerdictDocument]) -> list[Verdi
     return kept
 
 
+def _contains(campaign: VerdictDocument, d: VerdictDocument) -> bool:
+    """Whether a campaign's own comparison is of all the experiments of another, and so of its question, too."""
+    return bool(_experiments(d)) and _experiments(d) <= _experiments(campaign)
+
+
+def _fuller(one: VerdictDocument, other: VerdictDocument) -> bool:
+    """Whether both are of one run of a campaign, and this one is of more."""
+    return _one_run(one, other) and _extent(one) > _extent(other)
+
+
+def _one_run(one: VerdictDocument, other: VerdictDocument) -> bool:
+    return bool(one.campaign) and one.campaign == other.campaign and bool(_experiments(one) & _experiments(other))
+
+
+def _extent(d: VerdictDocument) -> tuple[int, int]:
+    return len(_experiments(d)), len({v.metric for v in d.cells})
+
+
 def _supersedes(newer: VerdictDocument, older: VerdictDocument, gpus: _Gpus) -> bool:
     mine, theirs = _experiments(newer), _experiments(older)
-    if newer.campaign and newer.campaign == older.campaign and mine & theirs:
+    if _one_run(newer, older):
         return True
     if theirs and theirs <= mine and newer.baseline == older.baseline:
         return True

@@ -87,14 +87,15 @@ def _candidate(store: Store, candidate: str) -> Arm:
 
 def _of_campaign(root: str, campaign: str, baseline: str, candidate: str) -> tuple[Arm, Arm]:
     """Two configurations of a campaign that was run here. Raises UsageError naming those that it has."""
-    folder = campaigns.find(root, campaign)
+    folder = campaigns.named(root, campaign)
     if folder is None:
-        raise UsageError(f"--campaign {campaign}: no campaign of that id in {root}", "name its id or its folder")
+        there = ", ".join(dict.fromkeys(d.campaign.name for d in campaigns.list_all(root, []))) or "none"
+        raise UsageError(f"--campaign {campaign}: no campaign of that name or id in {root}", f"there: {there}")
     arms = {a.name: a for a in load_campaign_run(folder).arms}
     for name in (baseline, candidate):
         if name not in arms:
             measured = ", ".join(arms) or "none"
-            raise UsageError(f"{name} is no measured configuration of {folder.name}", f"it has: {measured}")
+            raise UsageError(f"{name} is no measured configuration of campaign {folder.name}", f"it has: {measured}")
     return arms[baseline], arms[candidate]
 
 

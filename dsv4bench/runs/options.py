@@ -62,6 +62,11 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"--{name} {_joined(values)}: every value must be at least 1")
             if len(set(values)) != len(values):
                 raise UsageError(f"--{name} {_joined(values)}: a value stands twice", "use --repeat to measure again")
+        gpus = self.tensor_pipe_gpus
+        if gpus is not None and (not gpus or any(g < 0 for g in gpus)):
+            raise UsageError(
+                f"--tensor-pipe-gpus {_joined(gpus)}: not a list of GPUs", "nvidia-smi's numbers, for instance 0,1"
+            )
         for name, value, most in (("repeat", self.repeat, 10_000), ("requests", self.requests, 10_000_000)):
             if value is not None and value > most:
                 raise UsageError(f"--{name} {value}: more than {most}", "no measurement needs that many")

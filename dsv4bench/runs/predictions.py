@@ -8,7 +8,9 @@ already measured at this concurrency gets no prediction, and one measured before
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +29,9 @@ from dsv4bench.store.store import Store
 
 ABOVE_BOUND_FRAC = 0.03  # measuring a gain that equals its bound may exceed it by the noise
 OF_GAIN = 0.5
+LAST_DIGIT_FRAC = 1e-5
 BUNDLED = "bundled: of all its levers together"
+Ledger = list[tuple[Prediction, Measured | None]]
 NO_ANSWER = (LeverStatus.CONTRADICTED, LeverStatus.NOT_LIVE)
 
 
@@ -99,6 +103,8 @@ def predict(
 def fill(root: str, document: VerdictDocument, now: datetime | None = None) -> list[Measured]:
     """What this stored comparison says of open predictions, appended to the ledger. Raises StoreError.
 
+    What the newest line of a prediction says already, of whatever comparison, is not written again.
+
     Left open: one lever of a configuration that has several, a contradicted lever, no figure at that level, a
     measurement of which it is not known that it came after. All levers of a configuration together ("a+b") are
     answered by its change against the parent, and the line says so.
@@ -107,29 +113,58 @@ def fill(root: str, document: VerdictDocument, now: datetime | None = None) -> l
         raise StoreError("a comparison without an id fills no prediction", "store it first")
     known = {(m.prediction, m.verdict) for m in predictions.read(root, []) if isinstance(m, Measured)}
     filled = []
-    for p, _ in predictions.ledger(root, []):
-        found = _cell(p, document)
-        if found is None or found.delta_frac is None or (p.id, document.id) in known:
+    for p, newest in predictions.ledger(root, []):
+        measured = _answer(p, document, iso(now or utc_now()))
+        if measured is None or (p.id, document.id) in known or (newest is not None and _alike(measured, newest)):
             continue
-        ratio = 1 + found.delta_frac
-        ci = (1 + found.ci_frac[0], 1 + found.ci_frac[1]) if found.ci_frac is not None else None
-        measured = Measured(
-            prediction=p.id,
-            filled_utc=iso(now or utc_now()),
-            verdict=document.id,
-            versus=found.versus_name,
-            ratio=ratio,
-            ci_ratio=ci,
-            grade=str(found.grade) if found.grade is not None else None,
-            hit=p.low_ratio <= ratio <= p.high_ratio,
-            note=BUNDLED if len(_parts(p.lever)) > 1 else "",
-        )
         predictions.append(root, measured)
         filled.append(measured)
     return filled
 
 
-def read_ledger(root: str) -> tuple[list[tuple[Prediction, Measured | None]], list[str]]:
+def as_shown(ledger: Ledger, documents: Sequence[VerdictDocument]) -> Ledger:
+    """The ledger, each measurement under the first of these comparisons that says just the same, if one does."""
+    shown = {d.id for d in documents}
+    found: Ledger = []
+    for p, m in ledger:
+        if m is not None and m.verdict not in shown:
+            answers = (_answer(p, d, m.filled_utc) for d in documents)
+            m = next((a for a in answers if a is not None and _alike(a, m)), m)
+        found.append((p, m))
+    return found
+
+
+def _answer(p: Prediction, document: VerdictDocument, filled_utc: str) -> Measured | None:
+    """What a stored comparison measured of a prediction; None where it may not answer it, or has no figure."""
+    found = _cell(p, document)
+    if found is None or found.delta_frac is None or document.id is None:
+        return None
+    ratio = 1 + found.delta_frac
+    return Measured(
+        prediction=p.id,
+        filled_utc=filled_utc,
+        verdict=document.id,
+        versus=found.versus_name,
+        ratio=ratio,
+        ci_ratio=(1 + found.ci_frac[0], 1 + found.ci_frac[1]) if found.ci_frac is not None else None,
+        grade=str(found.grade) if found.grade is not None else None,
+        hit=p.low_ratio <= ratio <= p.high_ratio,
+        note=BUNDLED if len(_parts(p.lever)) > 1 else "",
+    )
+
+
+def _alike(one: Measured, other: Measured) -> bool:
+    """The same but for when, by which comparison, and the last digit, which a file rounds."""
+    if (one.ci_ratio is None) is not (other.ci_ratio is None):
+        return False
+    figures = [(m.ratio, *(m.ci_ratio or ())) for m in (one, other)]
+    named = [(m.prediction, m.versus, m.grade, m.hit, m.note) for m in (one, other)]
+    return named[0] == named[1] and all(
+        math.isclose(a, b, rel_tol=LAST_DIGIT_FRAC) for a, b in zip(*figures, strict=True)
+    )
+
+
+def read_ledger(root: str) -> tuple[Ledger, list[str]]:
     """Every prediction beside its newest measurement, and what reading had to drop."""
     warnings: list[str] = []
     return predictions.ledger(root, warnings), warnings

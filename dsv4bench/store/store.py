@@ -50,6 +50,14 @@ class Store:
         with files.failing_as("delete", probe):
             probe.unlink(missing_ok=True)
 
+    def check_there(self) -> None:
+        """Raises StoreError where there is no such folder; an empty one is fine."""
+        if not self.root.is_dir():
+            what = "a file" if self.root.exists() else "not there"
+            raise StoreError(
+                f"{self.root} is {what}: no results folder", "dsv4bench sweep makes one; --out names another"
+            )
+
     def create(
         self,
         *,

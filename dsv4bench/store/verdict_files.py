@@ -7,6 +7,7 @@ second is the same file. Gate documents may lie there, too; they are left to the
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -28,8 +29,8 @@ def write(root: Path | str, document: VerdictDocument, now: datetime | None = No
     folder = Path(root) / FOLDER
     with files.failing_as("create", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    bare = msgspec.structs.replace(document, id=None, created_utc=None)
-    digest = hashlib.sha256(encode(bare)).hexdigest()
+    bare = _bare(document)
+    digest = hashlib.sha256(bare).hexdigest()
     for digits in (MIN_TAG, 12, 64):
         name = f"{_stem(document, moment)}-{digest[:digits]}"
         stored = msgspec.structs.replace(document, id=name, created_utc=iso(moment))
@@ -38,9 +39,25 @@ def write(root: Path | str, document: VerdictDocument, now: datetime | None = No
             files.write_whole(path, encode(stored, indent=True) + b"\n")
             return stored
         found = read(root, name)
-        if encode(msgspec.structs.replace(found, id=None, created_utc=None)) == encode(bare):
+        if _bare(found) == bare:
             return found
     raise StoreError(f"{folder}: {name} is taken", "was a file there edited by hand?")
+
+
+def stored_alike(root: Path | str, document: VerdictDocument) -> VerdictDocument | None:
+    """The newest stored comparison of these names and experiments, where but for id and time it says the same.
+
+    None: it says something else, or there is none. One that cannot be read is passed over.
+    """
+    stem = re.compile(rf"\d{{8}}T\d{{6}}Z-{re.escape(_names(document))}-[0-9a-f]{{{MIN_TAG},64}}")
+    for name in reversed([i for i in _ids(root) if stem.fullmatch(i)]):
+        try:
+            found = read(root, name)
+        except BenchError:
+            continue
+        if found.campaign == document.campaign and _experiments(found) == _experiments(document):
+            return found if _bare(found) == _bare(document) else None
+    return None
 
 
 def read(root: Path | str, verdict_id: str) -> VerdictDocument:
@@ -77,11 +94,23 @@ def read_all(root: Path | str, warnings: list[str]) -> list[VerdictDocument]:
     return sorted(found, key=lambda d: (d.created_utc or "", d.id or ""))
 
 
+def _experiments(document: VerdictDocument) -> list[tuple[str, str, list[str]]]:
+    return [(i.name, i.source, i.ids) for i in document.inputs]
+
+
+def _bare(document: VerdictDocument) -> bytes:
+    return encode(msgspec.structs.replace(document, id=None, created_utc=None))
+
+
 def _stem(document: VerdictDocument, moment: datetime) -> str:
+    return f"{moment.strftime('%Y%m%dT%H%M%SZ')}-{_names(document)}"
+
+
+def _names(document: VerdictDocument) -> str:
     names = [i.name for i in document.inputs]
     base = document.baseline or (names[0] if names else "none")
     others = "-".join(slug(n) for n in names if n != base)[:60].strip("-._") or "none"
-    return f"{moment.strftime('%Y%m%dT%H%M%SZ')}-{slug(base)}-vs-{others}"
+    return f"{slug(base)}-vs-{others}"
 
 
 def _ids(root: Path | str) -> list[str]:

@@ -16,6 +16,7 @@ from dsv4bench.limits import amdahl, roofline, unattributed_frac
 from dsv4bench.records.breakdown import StepComponent, Steps
 from dsv4bench.records.codec import decode
 from dsv4bench.records.shares import KernelShare, SharesDocument
+from dsv4bench.report.plan import target_lines
 
 CAMPAIGN = Path(__file__).resolve().parents[2] / "scenarios" / "campaign_2026" / "kernels.json"
 MS = 1_000_000
@@ -60,11 +61,10 @@ def test_the_campaigns_ceilings() -> None:
     assert [f"{s.joint_tok_s:.1f}" for s in plan.steps] == ["38.0", "100.9", "257.8"]
     assert plan.ceiling_ratio == pytest.approx(1 / 0.09) and plan.ceiling_tok_s == pytest.approx(257.8, abs=0.05)
     assert plan.unattributed_frac == pytest.approx(0.07) and plan.needed_frac == pytest.approx(0.9768)
-    (said,) = [n for n in plan.notes if n.startswith("the target")]
-    assert said == (
+    assert target_lines(plan, None) == [
         "the target of 1000 tok/s needs 97.7 % of the step to vanish; "
         "the whole plan cannot reach it: it ends at 258 tok/s at most"
-    )
+    ]
     assert plan.of == "unknown" and any("not told" in n for n in plan.notes)
 
 
@@ -101,6 +101,17 @@ def test_a_step_is_planned_on_exclusive_time_of_its_span() -> None:
     assert plan.ceiling_ratio is None
     idle = plan.steps[1]
     assert idle.binds == "launches" and "nothing runs" in idle.reason
+
+
+def test_the_roofline_is_c_over_the_least_time_and_none_under_speculation() -> None:
+    made = steps(component("moe", 16.0), component("attention", 16.0), component("dense", 8.0))
+    roofs = {name: roof_of(name) for name in ("moe", "attention", "dense")}
+    least_s = sum(r.line.time_s for r in roofs.values())
+    plan = plan_of_steps(made, Aim(concurrency=16, measured_tok_s=400), roofs=roofs)
+    assert plan.roofline_tok_s == pytest.approx(16 / least_s)
+    two_a_step = plan_of_steps(made, Aim(concurrency=16, measured_tok_s=770), roofs=roofs)
+    assert two_a_step.steps and two_a_step.roofline_tok_s is None
+    assert plan_of_steps(made, Aim(concurrency=16, measured_tok_s=400)).roofline_tok_s is None
 
 
 def test_gains_are_joint_and_never_added() -> None:

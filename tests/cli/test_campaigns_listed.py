@@ -38,6 +38,20 @@ def test_a_list_has_the_campaigns(call: Call, lab: Lab) -> None:
     assert [c["id"] for c in document["campaigns"]] == [name] and len(document["experiments"]) == 3
 
 
+def test_a_bundle_takes_one_experiment(call: Call, lab: Lab) -> None:
+    name = ran(lab)
+    for given in ("lab", name, name[:-2]):
+        done = call("bundle", given)
+        assert done.code == 2 and done.error.startswith(f"{given} is a campaign; bundle takes one experiment: 20")
+    first = done.error.split()[-3].rstrip(",")
+    made = call("bundle", first, "--to", "my file.json")
+    assert (
+        made.code == 0
+        and f"my file.json: {first}, 1 cells" in made.out
+        and "'my file.json' > scenario.yaml" in made.out
+    )
+
+
 def test_a_damaged_one_is_named(call: Call, lab: Lab) -> None:
     name = ran(lab)
     (lab.out / name / "campaign.json").write_text('{"schema": "dsv4bench.campaign/1", "id"')

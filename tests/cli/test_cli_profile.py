@@ -70,7 +70,7 @@ def test_the_terminal_names_denominators_steps_and_the_plan(tmp_path: Path) -> N
         "unattributed",
     ):
         assert needed in done.stdout
-    assert "the target of 1e+06 tok/s needs 84.0 % of the step to vanish" in done.stdout
+    assert "the target of 1000000 tok/s needs 84.0 % of the step to vanish" in done.stdout
 
 
 def test_published_shares_print_their_residuals_and_the_plan() -> None:

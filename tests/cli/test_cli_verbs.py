@@ -55,6 +55,16 @@ def test_an_empty_results_folder(call: Call, tmp_path: Path) -> None:
     assert json.loads(call("list", "--json").out)["experiments"] == []
 
 
+def test_a_folder_that_is_not_there_is_no_empty_one(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for named, said in (("nosuch", "nosuch is not there: no results folder"), ("file", "file is a file: no results")):
+        done = call("list", "--out", named)
+        assert done.code == 2 and said in done.error and done.out == ""
+    (tmp_path / "empty").mkdir()
+    done = call("list", "--out", "empty")
+    assert done.code == 0 and "no experiments yet" in done.out
+
+
 def test_show_of_nothing(call: Call) -> None:
     done = call("show", "nosuch")
     assert done.code == 2 and "nosuch" in done.error and "hint: " in done.err and done.out == ""

@@ -29,6 +29,15 @@ def test_per_sequence_cost() -> None:
     assert any("host-bound server: not determinable without a trace" in e for e in found.evidence)
 
 
+def test_a_ratio_of_ttft_says_of_which_average_it_is() -> None:
+    cells = [msgspec.structs.replace(c, ttft_mean_s=0.1 * c.concurrency, ttft_p50_s=0.1) for c in Server().cells()]
+    assert any("mean TTFT x2.00" in e for e in told(cells).evidence)
+    no_mean = [msgspec.structs.replace(c, ttft_mean_s=None) for c in cells]
+    assert any("median TTFT x1.00" in e for e in told(no_mean).evidence)
+    neither = [msgspec.structs.replace(c, ttft_p50_s=None) for c in no_mean]
+    assert any("(TTFT not recorded)" in e for e in told(neither).evidence)
+
+
 @pytest.mark.parametrize(
     ("idle", "name", "where", "text"),
     [

@@ -135,6 +135,11 @@ def test_a_level_of_two_rounds_of_requests_proves_neither_flatness_nor_a_fall() 
     assert any("falls by 9" in n and "not proven: C=32 holds 2.0 rounds" in n for n in notes)
 
 
+def test_a_short_level_of_one_launch_that_fell_does_not_look_flat() -> None:
+    plateau, _ = plateau_of(arm(changed(published({1: 10.2, 8: 23.0, 16: 20.0}), 16, n_ok=16)))
+    assert plateau is None or plateau.text.startswith("not shown to be flat (1 doubling)")
+
+
 def test_growth_to_a_short_level_is_growth() -> None:
     curve = {8: 23.0, 16: 30.0, 32: 45.0}
     (high,) = ladders(arm(changed(launches(curve, 4), 32, n_ok=64)))

@@ -284,6 +284,7 @@ def test_faster_than_the_hardware_is_an_error_of_the_model() -> None:
         ({"workload": FLASH_ON}, "the GPU is not known"),
         ({"workload": FLASH_ON, "hardware": {"gpus": "NVIDIA H200, NVIDIA B200"}}, "the GPU is not known"),
         ({"workload": FLASH_ON, "hardware": {"gpus": None}}, "the GPU is not known"),
+        ({"workload": FLASH_ON, "hardware": {}, "server": {"device": "cpu"}}, "no GPU, the server runs on a CPU"),
         ({"server": {"engine": "dsv4bench", "preset": "unheard-of"}}, "are not known"),
         (
             {"workload": FLASH_ON, "hardware": {"gpus": "NVIDIA H200"}, "server": {"tp_size": 3}},

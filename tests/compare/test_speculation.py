@@ -24,8 +24,23 @@ def test_step_inflation_of_the_campaign() -> None:
     assert [v.step_time_ratio for v in found] == [pytest.approx(x, abs=0.005) for x in (1.31, 1.87, 1.89)]
     assert [v.state for v in found] == [SpecState.PAYS, SpecState.SATURATED, SpecState.SATURATED]
     assert found[0].reason == (
-        "tokens/step 1.00->1.92, step time x1.31, throughput x1.47; A shows no speculation: 1 token a step"
+        "tokens/step 1.00->1.92, step with prefill x1.31, throughput x1.47; A shows no speculation: 1 token a step"
     )
+
+
+@pytest.mark.parametrize(
+    ("tpot_ms", "by_tpot", "taker"),
+    [(20.1, 1.93, "the longer step takes"), (15.0, 1.44, "prefill and waiting, not the longer step alone, take")],
+)
+def test_the_step_by_tpot_stands_beside_that_of_throughput(tpot_ms: float, by_tpot: float, taker: str) -> None:
+    base = make_arm("A", [make_cell(100.0, 8, tpot_p50_s=0.020)])
+    new = make_arm("B", [make_cell(92.0, 8, tpot_p50_s=tpot_ms / 1e3, accept_length=1.92)], levers=["mtp"])
+    (v,) = speculation(base, new)
+    assert v.step_time_ratio == pytest.approx(1.92 / 0.92) and v.step_by_tpot_ratio == pytest.approx(
+        by_tpot, abs=0.005
+    )
+    assert v.state is SpecState.SATURATED
+    assert f"step with prefill x2.09 (by TPOT x{by_tpot:.2f}), throughput x0.92: {taker} back" in v.reason
 
 
 def test_no_acceptance_length_no_cause() -> None:

@@ -40,6 +40,9 @@ def section(c: Compared, name: str) -> str:
     return re.sub(r"\n  (?! *-)", " ", body)
 
 
+BLOCKS_OF_TWO = "2 of 2 launches in 2 blocks, every second block in reverse order, seed 7"
+
+
 def on_gpu(name: str, **server: object) -> Compared:
     r = whole()
     experiments = []
@@ -69,7 +72,18 @@ def test_a_gpu_is_named_with_its_architecture_and_with_what_it_is_not(name: str,
 
 
 def test_a_server_on_the_cpu_of_a_gpu_host_was_not_measured_on_that_gpu() -> None:
-    assert measured_on(on_gpu("NVIDIA H200", device="cpu")) == "a CPU, not sm_120"
+    c = on_gpu("NVIDIA H200", device="cpu")
+    assert measured_on(c) == "a CPU, not sm_120"
+    said = section(c, "setup")
+    assert "- no GPU: the server runs on a CPU" in said and "GPU: a CPU" not in said and "- GPU:" not in said
+
+
+@pytest.mark.parametrize(("blocks", "said"), [(1, "2 of 2 launches in 1 block, seed 7"), (2, BLOCKS_OF_TWO)])
+def test_a_campaign_of_one_block_has_no_order_of_blocks(blocks: int, said: str) -> None:
+    line = f"campaign c: 2 of 2 launches in {blocks} blocks, every second block in reverse order, seed 7"
+    c = compared()
+    c = msgspec.structs.replace(c, document=msgspec.structs.replace(c.document, setup=[line]))
+    assert f"campaign c: {said}" in section(c, "setup")
 
 
 def test_a_server_elsewhere_is_on_a_gpu_that_only_its_profiles_tell() -> None:

@@ -102,6 +102,6 @@ def test_a_line_of_speculation_says_each_figure_once() -> None:
     reason = "tokens/step 1.00->1.92, step time x1.89, throughput x1.02: the longer step takes it back"
     assert spec(SpecState.SATURATED, reason) == f"mtp vs baseline at C=4: verifier saturated ({reason})"
     assert spec(SpecState.NOT_MEASURED, "mtp recorded no acceptance length") == (
-        "mtp vs baseline at C=4: tokens a step 1.00 -> –, step time –, throughput x1.02: cause not measured "
+        "mtp vs baseline at C=4: tokens a step 1.00 -> –, step with prefill –, throughput x1.02: cause not measured "
         "(mtp recorded no acceptance length)"
     )

@@ -14,6 +14,8 @@ from dsv4bench.records.campaign import CampaignStatus, LaunchStatus, Live
 from dsv4bench.records.experiment import GpuInfo, Machine
 from dsv4bench.records.verdict import Grade, LeverStatus, Verdict
 from dsv4bench.runs.campaign import left_out
+from dsv4bench.runs.campaign_begin import CampaignOptions
+from dsv4bench.runs.campaign_end import findings_path
 from dsv4bench.runs.campaign_plan import planned, within
 from dsv4bench.runs.compare import CompareOptions, run_compare
 from dsv4bench.store.campaigns import CampaignDir
@@ -60,7 +62,7 @@ def test_four_blocks_give_paired_verdicts_findings_and_a_report(lab: Lab) -> Non
     assert (cell.grade, cell.verdict) == (Grade.E2, Verdict.GAIN) and cell.delta_frac == pytest.approx(0.5, abs=0.01)
     assert end.document.levers[0].status is LeverStatus.VERIFIED
     assert c.verdict == end.document.id and lab.reports == [c.id]
-    assert end.findings == str(lab.out.parent / "PROFILE_FINDINGS.md") and Path(end.findings).is_file()
+    assert end.findings == str(lab.out / "PROFILE_FINDINGS.md") and Path(end.findings).is_file()
     assert CampaignDir.open(lab.out / c.id).campaign == c
 
 
@@ -221,9 +223,21 @@ def test_a_report_that_fails_loses_nothing(lab: Lab, monkeypatch: pytest.MonkeyP
     assert result.conclusion is not None and result.conclusion.warnings == ["no report: a drawing went wrong"]
 
 
+def test_findings_lie_beside_the_default_results_folder_and_inside_another() -> None:
+    def path(**options: str) -> str:
+        return findings_path(CampaignOptions(scenario="s.yaml", **options))
+
+    assert path() == path(out="./results") == path(out="results/") == "PROFILE_FINDINGS.md"
+    here = Path.cwd()
+    assert path(out=str(here / "results")) == str(here / "PROFILE_FINDINGS.md")
+    assert path(out="results/.demo") == "results/.demo/PROFILE_FINDINGS.md"
+    assert path(out="/elsewhere/results") == "/elsewhere/results/PROFILE_FINDINGS.md"
+    assert path(out="other", findings="F.md") == "F.md"
+
+
 def test_findings_edited_by_hand_are_left_alone(lab: Lab) -> None:
     lab.run(blocks=1)
-    file = lab.out.parent / "PROFILE_FINDINGS.md"
+    file = lab.out / "PROFILE_FINDINGS.md"
     edited = file.read_text().replace("at C=8", "at C=9")
     assert edited != file.read_text()
     file.write_text(edited)

@@ -11,7 +11,10 @@ from campaign_lab import SCENARIO, Killed, Lab
 from dsv4bench.errors import StoreError, UsageError
 from dsv4bench.records.campaign import CampaignStatus, LaunchStatus
 from dsv4bench.records.verdict import Grade
+from dsv4bench.runs.compare import CompareOptions, run_compare
+from dsv4bench.runs.findings import check_findings, write_findings
 from dsv4bench.runs.predictions import read_ledger
+from dsv4bench.store import verdict_files
 from dsv4bench.store.campaigns import CampaignDir
 
 PREDICTION = """predictions:
@@ -89,8 +92,12 @@ def test_blocks_by_blocks_on_a_machine_that_is_lent_for_a_short_time(lab: Lab) -
 
 def test_a_finished_campaign_is_extended(lab: Lab) -> None:
     first = lab.run(blocks=4)
+    lab.said.clear()
     same = lab.run(resume=True)
     assert same.campaign is not None and len(lab.launched) == 8 and same.campaign.resumed == 0
+    assert first.campaign is not None and same.campaign.verdict == first.campaign.verdict
+    assert len(list((lab.out / "verdicts").iterdir())) == 1
+    assert f"the comparison is the same as {same.campaign.verdict}: no other was stored" in lab.said
     assert first.campaign is not None and same.campaign.ended_utc == first.campaign.ended_utc
     assert same.conclusion is not None and same.conclusion.document is not None
     longer = lab.run(resume=True, blocks=6)
@@ -118,6 +125,43 @@ def test_without_anything_to_resume_a_new_one_begins(lab: Lab) -> None:
     result = lab.run(resume=True, blocks=1)
     assert result.campaign is not None and result.campaign.resumed == 0
     assert any(line.startswith("nothing to resume") for line in lab.said)
+
+
+def test_a_dry_run_says_that_there_is_nothing_to_resume(lab: Lab) -> None:
+    plan = lab.run(resume=True, blocks=1, dry_run=True).plan
+    assert (
+        plan is not None
+        and plan.basis[0] == f"nothing to resume: no campaign of lab in {lab.out}; a new one would begin"
+    )
+    lab.run(blocks=2, stop_after_blocks=1)
+    plan = lab.run(resume=True, dry_run=True).plan
+    assert plan is not None and not any("nothing to resume" in line for line in plan.basis)
+
+
+def test_a_comparison_made_again_adds_no_verdict_and_no_line_to_the_ledger(lab: Lab) -> None:
+    lab.scenario.write_text(SCENARIO + PREDICTION)
+    lab.run(blocks=4)
+    options = CompareOptions(names=["lab"], root=str(lab.out))
+    ledger = (lab.out / "predictions.jsonl").read_text()
+    again = run_compare(options)
+    assert again.again and again.document == verdict_files.read_all(lab.out, [])[-1]
+    assert len(verdict_files.read_all(lab.out, [])) == 1 and (lab.out / "predictions.jsonl").read_text() == ledger
+    other = run_compare(CompareOptions(names=["lab"], root=str(lab.out), metrics=["output_tok_s"]))
+    assert not other.again and len(verdict_files.read_all(lab.out, [])) == 2
+    assert (lab.out / "predictions.jsonl").read_text() == ledger  # it measured what was measured
+    file = lab.out / "F.md"
+    write_findings(str(lab.out), str(file), [other.document.id or ""])
+    assert "1 of 1 measured predictions" in file.read_text() and "not in this file" not in file.read_text()
+
+
+def test_a_part_of_a_campaign_compared_by_hand_leaves_the_findings_as_they_are(lab: Lab) -> None:
+    own = lab.run(blocks=4).campaign
+    file = str(lab.out / "PROFILE_FINDINGS.md")
+    assert own is not None and check_findings(str(lab.out), file).problems == []
+    by_hand = run_compare(CompareOptions(names=["baseline", "both"], root=str(lab.out))).document
+    assert by_hand.campaign is None and {v.grade for v in by_hand.cells} == {Grade.E0}
+    checked = check_findings(str(lab.out), file)
+    assert checked.verdicts == [own.verdict] and checked.problems == []
 
 
 def test_two_at_once_are_refused(lab: Lab) -> None:

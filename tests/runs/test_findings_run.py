@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from dsv4bench.errors import StoreError, UsageError
 from dsv4bench.records.breakdown import BreakdownsDocument
+from dsv4bench.records.cell import ErrorNote
 from dsv4bench.records.codec import encode
 from dsv4bench.records.experiment import GpuInfo, Machine
 from dsv4bench.records.verdict import InputNote, VerdictDocument
@@ -216,3 +217,38 @@ def test_the_verb(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "NOT up to date" in done.stdout and "block plan" in done.stdout
     as_json = run.invoke(app, [*arguments, "--check", "--json"])
     assert as_json.exit_code == 1 and as_json.stdout.startswith('{"schema":"dsv4bench.findings/1"')
+
+
+def test_a_campaign_s_own_comparison_stands_alone_over_parts_of_it_made_by_hand(tmp_path: Path) -> None:
+    root, file = tmp_path / "results", str(tmp_path / "F.md")
+    base, both = ([_experiment(root, c) for _ in range(2)] for c in ("baseline", "both"))
+    alone = _experiment(root, "alone")
+    before = _comparison(root, 9, {"baseline": base[:1], "both": both[:1]})
+    assert write_findings(str(root), file).verdicts == [before]
+    own = _comparison(root, 10, {"baseline": base, "both": both}, campaign="levers")
+    _comparison(root, 11, {"baseline": base[1:], "both": both[1:]})
+    turned = _comparison(root, 12, {"both": both, "baseline": base})
+    assert write_findings(str(root), file).verdicts == [own]
+    assert write_findings(str(root), file, [turned]).verdicts == [turned]  # named, it is shown
+    beyond = _comparison(root, 13, {"baseline": base, "alone": [alone]})
+    assert write_findings(str(root), file).verdicts == [beyond, own]  # not all of it is the campaign's
+
+
+def test_of_one_campaign_the_fullest_comparison_stands_and_of_equals_the_newest(tmp_path: Path) -> None:
+    root, file = tmp_path / "results", str(tmp_path / "F.md")
+    base, both = ([_experiment(root, c) for _ in range(2)] for c in ("baseline", "both"))
+    whole = {"baseline": base, "both": both}
+    first = _comparison(root, 9, whole, campaign="levers")
+    _comparison(root, 10, {"baseline": base[:1], "both": both[:1]}, campaign="levers")
+    assert write_findings(str(root), file).verdicts == [first]
+    second = _comparison(root, 11, whole, campaign="levers")
+    assert write_findings(str(root), file).verdicts == [second]
+
+
+def test_a_comparison_that_did_not_end_hides_none(tmp_path: Path) -> None:
+    root, file = tmp_path / "results", str(tmp_path / "F.md")
+    base, both = _experiment(root, "baseline"), _experiment(root, "both")
+    by_hand = _comparison(root, 9, {"baseline": [base], "both": [both]})
+    error = ErrorNote(message="no", hint="", exit_code=4)
+    _comparison(root, 10, {"baseline": [base], "both": [both]}, campaign="levers", error=error)
+    assert write_findings(str(root), file).verdicts == [by_hand]

@@ -27,7 +27,21 @@ def test_what_a_campaign_does_not_have_is_refused_by_name(tmp_path: Path, monkey
     lab = Lab(tmp_path, monkeypatch)
     campaign = lab.run(blocks=1).campaign
     assert campaign is not None
-    with pytest.raises(UsageError, match="fast is no measured configuration"):
+    with pytest.raises(UsageError, match=f"fast is no measured configuration of campaign {campaign.id}"):
         run_gate("baseline", "fast", str(lab.out), campaign=campaign.id)
-    with pytest.raises(UsageError, match="no campaign of that id"):
+    with pytest.raises(UsageError, match="--campaign nothing: no campaign of that name or id") as refused:
         run_gate("baseline", "both", str(lab.out), campaign="nothing")
+    assert refused.value.hint == "there: lab"
+
+
+def test_a_campaign_is_named_as_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(tmp_path, monkeypatch)
+    campaign = lab.run(blocks=1).campaign
+    assert campaign is not None
+    for name in ("lab", campaign.id, campaign.id[:-2], str(lab.out / campaign.id)):
+        assert (
+            run_gate("baseline", "both", str(lab.out), campaign=name).baseline_id == campaign.launches[0].experiment
+        )
+    with pytest.raises(UsageError, match="it is not pinned") as refused:
+        run_gate("baseline", "both", str(lab.out))
+    assert "--campaign NAME" in refused.value.hint

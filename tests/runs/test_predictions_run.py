@@ -21,7 +21,7 @@ from dsv4bench.records.verdict import (
     Verdict,
     VerdictDocument,
 )
-from dsv4bench.runs.predictions import FromShares, fill, predict, read_ledger
+from dsv4bench.runs.predictions import FromShares, as_shown, fill, predict, read_ledger
 
 BEFORE = datetime(2026, 11, 29, 12, tzinfo=UTC)
 SHARES = FromShares(path=FOLDER / "kernels.json", component="moe", kernel_speedup=5.0)
@@ -99,6 +99,27 @@ def test_levers_predicted_together_are_answered_together(tmp_path: Path) -> None
     assert filled.prediction == made.id and filled.hit and filled.ratio == pytest.approx(1.2)
     assert filled.note == "bundled: of all its levers together"
     assert read_ledger(str(tmp_path))[0][0][1] == filled
+
+
+def test_what_the_newest_line_says_already_is_not_written_again(tmp_path: Path) -> None:
+    stated(tmp_path)
+    (first,) = fill(str(tmp_path), document(0.2123456789))  # a file keeps six digits
+    again = msgspec.structs.replace(document(0.2123456789), id="other-vs-one-0001")
+    assert fill(str(tmp_path), again) == []
+    (changed,) = fill(str(tmp_path), msgspec.structs.replace(document(0.25), id="other-vs-one-0002"))
+    (back,) = fill(str(tmp_path), again)
+    assert (first.ratio, changed.ratio, back.ratio) == pytest.approx((1.2123456789, 1.25, 1.2123456789))
+
+
+def test_a_measurement_is_shown_under_the_comparison_that_says_just_the_same(tmp_path: Path) -> None:
+    stated(tmp_path)
+    fill(str(tmp_path), document(0.2123456789))
+    ledger, _ = read_ledger(str(tmp_path))
+    same = msgspec.structs.replace(document(0.2123456789), id="other-vs-one-0001")
+    other = msgspec.structs.replace(document(0.25), id="other-vs-one-0002")
+    ((_, under),) = as_shown(ledger, [other, same])
+    assert under is not None and under.verdict == same.id and under.filled_utc == ledger[0][1].filled_utc  # type: ignore[union-attr]
+    assert as_shown(ledger, [other]) == ledger and as_shown(ledger, [same, document(0.2123456789)]) == ledger
 
 
 def test_an_unstored_comparison_fills_nothing(tmp_path: Path) -> None:

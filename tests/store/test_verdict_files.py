@@ -61,3 +61,19 @@ def test_all_of_them_without_gates_and_damage(tmp_path: Path) -> None:
     assert verdict_files.read_all(tmp_path, warnings) == [first, later]
     assert len(warnings) == 2 and all(w.startswith("left out: ") for w in warnings)
     assert verdict_files.read_all(tmp_path / "nowhere", []) == []
+
+
+def test_the_same_said_again_is_found_whatever_else_was_stored_between(tmp_path: Path) -> None:
+    assert verdict_files.stored_alike(tmp_path, document("n")) is None
+    first = verdict_files.write(tmp_path, document("n"), NOW)
+    other = msgspec.structs.replace(document("x"), baseline="B")
+    verdict_files.write(tmp_path, other, NOW.replace(minute=20))
+    of_a_campaign = msgspec.structs.replace(document("n"), campaign="levers")
+    verdict_files.write(tmp_path, of_a_campaign, NOW.replace(minute=25))
+    assert verdict_files.stored_alike(tmp_path, document("n")) == first
+    assert verdict_files.stored_alike(tmp_path, document("m")) is None
+    newer = verdict_files.write(tmp_path, document("m"), NOW.replace(minute=30))
+    assert verdict_files.stored_alike(tmp_path, document("m")) == newer
+    assert verdict_files.stored_alike(tmp_path, document("n")) is None  # the newest says something else
+    (tmp_path / "verdicts" / f"{newer.id}.json").write_text("{")
+    assert verdict_files.stored_alike(tmp_path, document("n")) == first  # what cannot be read is passed over

@@ -15,6 +15,7 @@ from dsv4bench.records.verdict import TableFigure, VerdictDocument
 from dsv4bench.report.findings import tables
 from dsv4bench.report.findings.data import Compared
 from dsv4bench.report.markdown import number, text
+from dsv4bench.report.plan import roof_allows
 from dsv4bench.report.target import how_reached
 
 
@@ -84,4 +85,4 @@ def _plan_bound(g: GoalReport) -> str:
         return text(g.why) or "no plan is stored"
     last = g.items[-1]
     most = "no bound" if last.joint_tok_s is None else f"at most {number(last.joint_tok_s)} tok/s"
-    return f"the whole plan, from {text(g.config)}, gives {most}"
+    return f"the whole plan, from {text(g.config)}, gives {most}{roof_allows(last.joint_tok_s, g.roofline_tok_s)}"

@@ -13,6 +13,7 @@ import msgspec
 
 from dsv4bench.records.goal import GoalReport
 from dsv4bench.records.verdict import LeverVerdict, ScalingLaw, Verdict
+from dsv4bench.report import foretold
 from dsv4bench.report.findings import tables as tables
 from dsv4bench.report.findings.bottom_line import bottom_line, heading
 from dsv4bench.report.findings.data import Compared, Findings
@@ -21,7 +22,7 @@ from dsv4bench.report.findings.predictions import predictions
 from dsv4bench.report.findings.setup import setup
 from dsv4bench.report.findings.tables import tag
 from dsv4bench.report.findings.threats import threats
-from dsv4bench.report.markdown import DASH, number, paragraph, percent, share, text, wrapped
+from dsv4bench.report.markdown import number, paragraph, percent, share, text, wrapped
 from dsv4bench.report.markers import Block
 from dsv4bench.report.target import cut
 
@@ -30,7 +31,8 @@ TITLE = """# Profile findings
 Blocks between `dsv4bench` markers are written by `dsv4bench findings` from stored comparisons; `dsv4bench findings
 --check` fails when one was edited or is stale. Text outside them is written by people, and kept. A tag such as
 `[v:1f3a]` names the comparison in `results/verdicts/` whose id ends so, `[p0a0b]` the line of that id in
-`results/predictions.jsonl`.
+`results/predictions.jsonl`. What the words mean (grades E0 to E2, GAIN, UNRESOLVED, knee, mechanism) stands in
+`docs/verdicts.md`.
 """
 KEYS_SHOWN = 6
 DEAD_ENDS_HINT = "<!-- By hand, below the block: ### YYYY-MM-DD title (negative): tried, why, result, conclusion. -->"
@@ -108,7 +110,8 @@ def _recorded(lever: LeverVerdict) -> str:
     if not lever.differing:
         return ""
     changed = [
-        f"{key}: {' → '.join(DASH if v is None else str(v) for v in both)}" for key, both in lever.differing.items()
+        f"{key}: {' → '.join('not set' if v is None else str(v) for v in both)}"
+        for key, both in lever.differing.items()
     ]
     more = f", and {len(changed) - KEYS_SHOWN} more" if len(changed) > KEYS_SHOWN else ""
     return f"; {text(', '.join(changed[:KEYS_SHOWN]))}{more}"
@@ -139,11 +142,16 @@ def _scaling(c: Compared) -> str:
         f"{_said_of(laws, note)}: {text(note)} {tag(d)}" for note in dict.fromkeys(n for x in laws for n in x.notes)
     ]
     for p in d.scaling.predictions if d.scaling is not None else []:
-        measured = f", measured {number(p.measured_tok_s)}" if p.measured_tok_s is not None else ""
+        measured = ""
+        if p.measured_tok_s is not None:
+            measured = f", {foretold.beside(d.scaling, p, number(p.measured_tok_s))}"
         law = f"the law of {text(p.base)}, {p.verified} tokens verified a step, {number(p.accept_length)} accepted"
         predicted = f"{text(p.config)} at C={p.concurrency}: {number(p.predicted_tok_s)} tok/s"
         lines.append(f"{predicted} by {law}{measured} {tag(d)}")
-    law = "Step time t(C) = a + b·C, from TPOT where nothing else is said: of decoding alone, without prefill."
+    law = (
+        "Step time t(C) = a + b·C, from TPOT where nothing else is said: without a request's own prefill, but with "
+        "others' prefills that interrupt it."
+    )
     return "\n\n".join(part for part in (paragraph(law), tables.law_table(d), wrapped(lines)) if part)
 
 

@@ -19,18 +19,19 @@ from dsv4bench.report.findings.tables import tag
 from dsv4bench.report.markdown import DASH, number, table, text, wrapped
 
 SHOWN_IDS = 6
+NO_GPU = "no GPU: the server runs on a CPU"
 _SHORT = re.compile(r"-([0-9a-f]{4})$")
 _LIBRARIES = ("torch", "triton")
 
 
 def setup(c: Compared) -> str:
     d, every = c.document, [x.experiment for x in c.experiments]
-    lines = [text(line) for line in d.setup]
+    lines = [text(_of_one_block(line)) for line in d.setup]
     lines += [_ran(c.campaign)] if c.campaign is not None else []
     facts = [(what, partial(_gpu, c) if told is None else told) for what, told in _FACTS]
     for what, told in facts:
         seeds = _seeds(every) if told is _workload else ""
-        lines += [f"{what}: {line}{seeds}" for line in _shared(every, told)]
+        lines += [line if line.startswith(NO_GPU) else f"{what}: {line}{seeds}" for line in _shared(every, told)]
     lines += [f"not complete: {line}" for line in _unfinished(every)]
     if c.missing:
         lines.append(f"not in the results folder: {', '.join(map(_short, c.missing))}")
@@ -70,6 +71,11 @@ def _short(experiment_id: str) -> str:
 
 def _shortens(note: InputNote) -> bool:
     return any(_short(i) != i for i in note.ids)
+
+
+def _of_one_block(line: str) -> str:
+    """`in 1 block`: of a campaign of one block no order is said."""
+    return line.replace(" launches in 1 blocks, every second block in reverse order", " launches in 1 block")
 
 
 def _ran(campaign: Campaign) -> str:
@@ -135,7 +141,9 @@ def _gpu(c: Compared, e: Experiment) -> str:
     names = gpu_names(e)
     if not names:
         return "not told"
-    if e.machine is None or names == [CPU]:
+    if names == [CPU]:
+        return NO_GPU
+    if e.machine is None:
         return ", ".join(names)
     parts = [counted(c, e), f"driver {e.machine.driver or 'not told'}"]
     watts = sorted({g.power_limit_w for g in e.machine.gpus if g.power_limit_w is not None})

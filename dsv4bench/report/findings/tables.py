@@ -9,7 +9,7 @@ from dsv4bench.records.goal import PlanReach
 from dsv4bench.records.prediction import Measured, Prediction
 from dsv4bench.records.shares import KernelShare
 from dsv4bench.records.verdict import CellVerdict, LeverVerdict, TableFigure, VerdictDocument
-from dsv4bench.report.markdown import DASH, number, percent, share, table, text
+from dsv4bench.report.markdown import DASH, number, percent, share, table, text, times
 
 Place = tuple[int, float, int]  # ISL, rate (−1: closed loop), concurrency (−1: open loop)
 MS = {"tpot_p50_s": "TPOT p50, ms", "ttft_p50_s": "TTFT p50, ms"}
@@ -182,7 +182,7 @@ def of_what(denominator: str | None) -> str:
 def plan_table(items: Sequence[PlanReach], d: VerdictDocument) -> str:
     rows = []
     for i in items:
-        speedup = "free (∞)" if i.kernel_speedup is None else f"{number(i.kernel_speedup)}×"
+        speedup = "free (∞)" if i.kernel_speedup is None else f"{times(i.kernel_speedup)}×"
         alone, joint = _ceiling(i.alone_tok_s, i.alone_ratio), _ceiling(i.joint_tok_s, i.joint_ratio)
         named = text(", ".join(i.components))
         rows.append([text(i.name), named, share(i.share_frac), speedup, alone, joint, text(i.effort or DASH), tag(d)])

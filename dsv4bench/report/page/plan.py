@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dsv4bench.records.breakdown import Plan, PlanStep
+from dsv4bench.records.breakdown import BreakdownDocument, CaptureNote, Plan, PlanStep
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.goal import Goal, GoalReport
 from dsv4bench.report.findings.tables import of_what
-from dsv4bench.report.markdown import DASH
+from dsv4bench.report.markdown import DASH, times
 from dsv4bench.report.page import drawing
 from dsv4bench.report.page.blocks import Block, Figure, Key, Lines, Row, Table, missing
 from dsv4bench.report.page.words import figure, part
-from dsv4bench.report.plan import OF
+from dsv4bench.report.plan import OF, from_measured, own_notes, roof_allows, target_lines
 from dsv4bench.report.target import cut
 
 BAR = 36
@@ -32,7 +32,7 @@ def blocks(r: ReportInput) -> list[Block]:
         found.append(missing("No target is set."))
     for b in r.breakdowns:
         for plan in b.plans:
-            found += _kernel_plan(b.config, plan)
+            found += _kernel_plan(b, plan, _roofline(r, b.config, plan))
     return found
 
 
@@ -56,7 +56,8 @@ def _conditions(g: GoalReport) -> list[str]:
         last = g.items[-1]
         most = "without bound" if last.joint_tok_s is None else f"at most {figure(last.joint_tok_s, 3)} tok/s"
         can = "can reach" if g.reached else "cannot reach"
-        found.append(f"The whole plan leads to {most}: it {can} the target.")
+        roof = roof_allows(last.joint_tok_s, g.roofline_tok_s)
+        found.append(f"The whole plan leads to {most}: it {can} the target{roof}.")
     if g.unattributed_frac is not None:
         found.append(f"Unattributed at C={g.concurrency}: {part(g.unattributed_frac)} {of_what(g.of)}.")
     if g.roofline_tok_s is not None:
@@ -146,7 +147,7 @@ def _table(g: GoalReport) -> Table:
             i.name,
             ", ".join(i.components) or DASH,
             part(i.share_frac),
-            "free (no kernel is)" if i.kernel_speedup is None else f"{i.kernel_speedup:g}× faster",
+            "free (no kernel is)" if i.kernel_speedup is None else f"{times(i.kernel_speedup)}× faster",
             _most(i.alone_tok_s, i.alone_ratio),
             _most(i.joint_tok_s, i.joint_ratio),
             i.effort or DASH,
@@ -161,38 +162,48 @@ def _most(tok_s: float | None, ratio: float | None) -> str:
     return "no bound" if tok_s is None or ratio is None else f"{figure(tok_s, 3)} (×{figure(ratio, 3)})"
 
 
-def _kernel_plan(config: str | None, plan: Plan) -> list[Block]:
+def _roofline(r: ReportInput, config: str | None, plan: Plan) -> float | None:
+    """By the comparison where it knows one, as elsewhere on the page; else by the profile."""
+    laws = r.verdict.scaling.laws if r.verdict is not None and r.verdict.scaling is not None else []
+    known = [law.roofline_tok_s.get(str(plan.concurrency)) for law in laws if law.config == config]
+    return min((x for x in known if x is not None), default=plan.roofline_tok_s)
+
+
+def _kernel_plan(b: BreakdownDocument, plan: Plan, roofline_tok_s: float | None) -> list[Block]:
     """What a profile alone says would be worth changing, and what it refuses to say."""
-    where = f"{config or plan.label or 'a profile'}" + (f" at C={plan.concurrency}" if plan.concurrency else "")
+    where = f"{b.config or plan.label or 'a profile'}" + (f" at C={plan.concurrency}" if plan.concurrency else "")
     found: list[Block] = []
     if plan.steps:
         rows = [_plan_row(s) for s in plan.steps]
         head = ["component", f"share of {OF.get(plan.of, plan.of)}", "free", "at k", "together, free", "binds", "why"]
         found.append(Table(f"From the profile of {where}: at most, never a forecast", head, rows, prose=(5, 6)))
-    return [*found, Lines([f"{where}: {line}" for line in _said(plan)], "note")]
+    return [*found, Lines([f"{where}: {line}" for line in _said(plan, b.captures, roofline_tok_s)], "note")]
 
 
-def _said(plan: Plan) -> list[str]:
+def _said(plan: Plan, captures: Sequence[CaptureNote], roofline_tok_s: float | None) -> list[str]:
     """The ceiling, what is unattributed, and why there is no plan where there is none."""
     lines = [f"no plan: {why}" for why in plan.refusals]
-    measured = f" from {figure(plan.measured_tok_s)} tok/s measured" if plan.measured_tok_s is not None else ""
+    measured = from_measured(plan, captures)
     for what, ratio, tok_s in (
         ("everything that the plan names, free", plan.ceiling_ratio, plan.ceiling_tok_s),
         ("with every known k", plan.at_k_ratio, plan.at_k_tok_s),
     ):
         if ratio is not None:
-            ends = f", {figure(tok_s, 3)} tok/s{measured}" if tok_s is not None else ""
+            roof = roof_allows(tok_s, roofline_tok_s)
+            ends = f", {figure(tok_s, 3)} tok/s{measured}{roof}" if tok_s is not None else ""
+            measured = ""  # said once
             lines.append(f"{what}: at most ×{figure(ratio, 3)}{ends}")
     if plan.unattributed_frac is not None:
         lines.append(f"unattributed: {part(plan.unattributed_frac)} of {OF.get(plan.of, plan.of)}")
-    return [*lines, *plan.notes]
+    return [*lines, *target_lines(plan, roofline_tok_s), *own_notes(plan)]
 
 
 def _plan_row(s: PlanStep) -> list[str]:
+    k = DASH if s.speedup is None else times(s.speedup)
     at_k = (
         DASH
         if s.target_ratio is None
-        else f"×{figure(s.target_ratio, 3)} (k={s.speedup:.3g}, {s.speedup_source or 'source not told'})"
+        else f"×{figure(s.target_ratio, 3)} (k={k}, {s.speedup_source or 'source not told'})"
     )
     free = "no bound" if s.bound_ratio is None else f"×{figure(s.bound_ratio, 3)}"
     joint = _most(s.joint_tok_s, s.joint_ratio) if s.joint_tok_s is not None else DASH

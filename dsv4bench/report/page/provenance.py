@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dsv4bench.records.campaign import LaunchNote, ReportInput
+from dsv4bench.records.campaign import Campaign, LaunchNote, ReportInput
 from dsv4bench.records.experiment import Experiment
 from dsv4bench.report.page import levels
 from dsv4bench.report.page.blocks import Block, Fold, Table, missing
@@ -61,13 +61,18 @@ def _campaign(r: ReportInput) -> Block:
             "started, ended (UTC)",
             f"{moment(c.started_utc)}, {moment(c.ended_utc)}" + (f"; resumed {c.resumed} times" if c.resumed else ""),
         ],
-        ["configurations", f"{', '.join(c.configs)}; the baseline is {c.baseline}"],
+        ["configurations", _configurations(c)],
         ["levers", parents or NOT_TOLD],
         ["blocks, order seed", f"{c.blocks}, {c.seed}"],
         ["scenario sha256", c.scenario_sha256],
         ["comparison", c.verdict or "none stored"],
     ]
     return Table("The campaign", ["fact", "value"], rows, prose=(1,))
+
+
+def _configurations(c: Campaign) -> str:
+    named = ", ".join(c.configs)
+    return named if c.baseline == "baseline" else f"{named}; the baseline is {c.baseline}"
 
 
 FACTS: dict[str, Callable[[Experiment], str]] = {

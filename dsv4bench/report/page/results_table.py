@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+
 from dsv4bench.clocks import clocks, flag_notes, max_mhz, throttle_notes
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.cell import Cell
@@ -13,6 +16,7 @@ from dsv4bench.report.page.levels import Measured
 from dsv4bench.report.page.words import figure, level, metric_title, metric_value, ms
 
 METRICS = ("output_tok_s", "tpot_p50_s", "ttft_p50_s")
+_RAN = re.compile(r"server ran (\d+\.\d) of (\d+) at once")
 LATENCY = ("ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s")
 
 
@@ -92,7 +96,25 @@ def cell_notes(cells: list[Measured]) -> list[str]:
             said.setdefault(note, []).append(where)
         for field, why in m.cell.why_null.items():
             said.setdefault(f"no {field}: {why}", []).append(where)
-    return [f"{', '.join(dict.fromkeys(of))}: {note}" for note, of in said.items()]
+    return [f"{', '.join(of)}: {note}" for note, of in _ranges(said)]
+
+
+def _ranges(said: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """(note, levels): of one level that ran now 2.8 and now 3.0 of 4 at once, both in one note."""
+    ran: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, list[str]] = {}
+    for note, levels_of in said.items():
+        m = _RAN.fullmatch(note)
+        for where in levels_of:
+            if m is None:
+                found.setdefault(note, []).append(where)
+            else:
+                ran.setdefault((where, m[2]), []).append(m[1])
+    for (where, of), each in ran.items():
+        low, high = min(each, key=float), max(each, key=float)
+        shown = low if low == high else f"{low} to {high}"
+        found.setdefault(f"server ran {shown} of {of} at once", []).append(where)
+    return [(note, list(dict.fromkeys(of))) for note, of in found.items()]
 
 
 def clock_notes(r: ReportInput, cells: list[Measured]) -> list[str]:

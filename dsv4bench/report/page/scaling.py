@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dsv4bench.records.campaign import ReportInput
 from dsv4bench.records.verdict import ScalingLaw
+from dsv4bench.report import foretold
 from dsv4bench.report.markdown import DASH
 from dsv4bench.report.page.blocks import Block, Lines, Table, missing
 from dsv4bench.report.page.words import figure
@@ -29,8 +30,9 @@ def blocks(r: ReportInput) -> list[Block]:
             ]
             for p in scaling.predictions
         ]
-        head = ["configuration", "level", "predicted, tok/s", "measured, tok/s", "off, of measured", "from"]
-        found.append(Table("Predicted from the base alone, and measured", head, rows, text_columns=2, prose=(5,)))
+        words = " or ".join(dict.fromkeys(foretold.against(scaling, p) for p in scaling.predictions))
+        head = ["configuration", "level", "predicted, tok/s", f"{words}, tok/s", "off, of the latter", "from"]
+        found.append(Table(f"Predicted from the base alone, and {words}", head, rows, text_columns=2, prose=(5,)))
     return found
 
 

@@ -21,6 +21,11 @@ from dsv4bench.report.page import (
 )
 from dsv4bench.report.page.blocks import Block, Lines, Section, missing
 from dsv4bench.report.page.words import moment
+from dsv4bench.report.page.written import typeset, written
+
+WORDS = (
+    "What the words mean (grades E0 to E2, GAIN, UNRESOLVED, knee, mechanism) stands in docs/verdicts.md of dsv4bench"
+)
 
 
 def title(r: ReportInput) -> str:
@@ -35,13 +40,19 @@ def subtitle(r: ReportInput) -> list[str]:
     if c is not None:
         about = [c.about] if c.about else []
         return [
-            *about,
+            *map(typeset, about),
             f"Campaign {c.id}, {c.status}, started {moment(c.started_utc)} UTC, {len(c.configs)} configurations",
+            WORDS,
         ]
-    return [f"Experiment {d.experiment.id}, {d.experiment.status}" for d in r.experiments] or ["No experiment"]
+    shown = [f"Experiment {d.experiment.id}, {d.experiment.status}" for d in r.experiments] or ["No experiment"]
+    return [*shown, WORDS]
 
 
 def sections(r: ReportInput) -> list[Section]:
+    return [written(s) for s in _sections(r)]
+
+
+def _sections(r: ReportInput) -> list[Section]:
     return [
         Section("bottom-line", "Bottom line", bottom_line.blocks(r), short=True),
         Section(

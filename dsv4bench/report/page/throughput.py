@@ -39,7 +39,7 @@ def conditions(r: ReportInput) -> list[Block]:
     lines = []
     if any(law_tok_s(law, 1) is not None for isl in levels.prompt_lengths(cells) for law in _laws(r, isl)):
         lines.append(
-            "A law from TPOT speaks of decoding alone: prefill and ramps then keep measured throughput below it."
+            "A law from TPOT leaves out a request's own prefill and the ramps: measured throughput lies below it."
         )
     for isl in levels.prompt_lengths(cells):
         here = levels.closed(cells, isl)
