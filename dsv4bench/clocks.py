@@ -22,7 +22,7 @@ import msgspec
 from dsv4bench.records.cell import Cell
 from dsv4bench.records.experiment import Machine
 
-CLOCK_FALL = 0.02  # as `compare.mechanism` has it; the flags below as `compare.integrity` has them
+CLOCK_FALL = 0.02  # of the clock that it is compared with
 CLOCK_STEP_MHZ = 15.0  # NVIDIA's SM clocks are multiples of it: cells this close are at one clock
 SLOWED_DOWN = frozenset(("hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"))
 

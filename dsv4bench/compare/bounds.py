@@ -50,8 +50,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 def bound_of(bound: Bound | None, metric: str) -> tuple[float | None, str | None]:
     """(the most this metric can change, in its own sign; the same in words), nothing for metrics of other times."""
-    if bound is None or metric not in RATES | TIMES or (bound.source == "speculation" and metric in TIMES):
-        return None, None  # a smaller decode batch shortens TPOT beyond what tokens a step allow
+    if bound is None or not _bounds(bound, metric):
+        return None, None
     falls = metric in TIMES
     most = None if bound.gain_frac is None else _signed(bound.gain_frac, falls)
     if most is None:
@@ -65,13 +65,16 @@ def bound_of(bound: Bound | None, metric: str) -> tuple[float | None, str | None
     return most, "; ".join(parts)
 
 
+def _bounds(bound: Bound, metric: str) -> bool:
+    """Whether it holds for this metric: a smaller decode batch shortens TPOT beyond what tokens a step allow."""
+    return metric in RATES or (metric in TIMES and bound.source != "speculation")
+
+
 def beyond_of(bound: Bound | None, metric: str) -> float | None:
     """What only a wrong share or measurement can exceed: all that is not attributed counted as touched, too."""
-    most, _ = bound_of(bound, metric)
-    if bound is None or most is None:
+    if bound is None or bound.gain_frac is None or not _bounds(bound, metric):
         return None
-    hidden = bound.unattributed_frac or 0.0
-    left = 1 / (1 + (bound.gain_frac or 0.0)) - hidden  # of the step
+    left = 1 / (1 + bound.gain_frac) - (bound.unattributed_frac or 0.0)  # of the step
     return _signed(1 / left - 1, metric in TIMES) if left > SLACK else None
 
 

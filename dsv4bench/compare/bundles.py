@@ -68,8 +68,8 @@ def taken_apart(verdict: LeverVerdict, parent: Arm, new: Arm, alone: Mapping[str
 
 
 def _place(x: BundleLevel, with_isl: bool) -> str:
-    load = f"C={x.concurrency}" if x.concurrency is not None else f"{x.rate_req_s:g} req/s"
-    return f"{load}, ISL {x.isl}" if with_isl else load
+    at = Coordinate(x.concurrency, x.rate_req_s, x.isl)
+    return str(at) if with_isl else at.load
 
 
 class _Level(msgspec.Struct, frozen=True):

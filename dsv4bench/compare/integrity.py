@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dsv4bench.clocks import clocks
+from dsv4bench.clocks import SLOWED_DOWN, clocks
 from dsv4bench.compare.comparable import comparable
 from dsv4bench.compare.gate import GATING
 from dsv4bench.compare.levels import by_launch, by_level, mean_of
-from dsv4bench.compare.samples import Coordinate
+from dsv4bench.compare.samples import Coordinate, place
 from dsv4bench.compare.soundness import Breach, breaches_of, in_flight_of
 from dsv4bench.records.arm import Arm, Plain
 from dsv4bench.records.cell import Cell
@@ -25,7 +25,6 @@ ACCEPT_FRAC = 0.03
 CLOCK_FRAC = 0.02
 GAUGE_FRAC = 0.10
 GAUGE_MIN_S = 10.0  # the gauges are read once a second
-SLOWED_DOWN = {"hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"}
 
 
 def check(base: Arm, new: Arm, max_error_frac: float = 0.0) -> list[Breach]:
@@ -63,15 +62,11 @@ def notes(base: Arm, new: Arm) -> list[str]:
     capped = [
         role
         for arm, role in ((base, "baseline"), (new, "candidate"))
-        if any(c.throttled and "sw_power_cap" in c.flags for c in clocks((_load(c), c, None) for c in arm.cells))
+        if any(c.throttled and "sw_power_cap" in c.flags for c in clocks((str(place(c)), c, None) for c in arm.cells))
     ]
     if capped:
         said.append(f"the power limit held the GPUs' clock back ({' and '.join(capped)})")
     return said
-
-
-def _load(c: Cell) -> str:
-    return f"{c.concurrency} {c.rate_req_s} {c.isl}"
 
 
 def differing(base: Mapping[str, Plain], new: Mapping[str, Plain]) -> list[str]:

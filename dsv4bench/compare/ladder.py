@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 
@@ -91,18 +91,23 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return mean_known(r.output_tok_s for r in self.at(concurrency))
 
 
-def ladders(arm: Arm, beside: Sequence[Arm] = ()) -> list[Ladder]:
+def sources(arms: Sequence[Arm]) -> dict[int, Source]:
+    """By ISL, where throughput and TPOT of all these configurations come from."""
+    isls = {c.isl for arm in arms for c in arm.cells}
+    return {isl: source_of([c for arm in arms for c in _usable(arm, isl)]) for isl in isls}
+
+
+def ladders(arm: Arm, common: Mapping[int, Source] | None = None) -> list[Ladder]:
     """One ladder an ISL; one of which no level is usable has no rungs, and notes that say why.
 
-    `beside`: what it is compared with; their levels decide the source of throughput and TPOT, too.
+    `common`: the `sources` of all that it is compared with; None: of its own levels.
     """
     found = []
+    common = sources([arm]) if common is None else common
     for isl in sorted({c.isl for c in arm.cells}):
         cells = [c for c in arm.cells if c.isl == isl and c.concurrency is not None]
         notes = left_out(cells) if cells else ["open loop: a request rate was set, no concurrency"]
-        own = _usable(arm, isl)
-        common = source_of([*own, *(c for other in beside if other is not arm for c in _usable(other, isl))])
-        found.append(_ladder(arm.name, isl, own, notes, common))
+        found.append(_ladder(arm.name, isl, _usable(arm, isl), notes, common[isl]))
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 import msgspec
 
+from dsv4bench.clocks import CLOCK_FALL
 from dsv4bench.compare.mechanism_evidence import by_text, limits, observed
 from dsv4bench.compare.symptoms import BURSTY, Pair, pair
 from dsv4bench.compare.throughput import Source
@@ -38,7 +39,6 @@ LAG_FLOOR_S = 0.010
 KV_FULL = 0.95
 KV_ROOM = 0.90
 HITS_RISE = 0.10
-CLOCK_FALL = 0.02
 IDLE_HOST_BOUND = 0.30  # of the decode step; from here on the host is the limit
 IDLE_BUSY = 0.10  # up to here it is not
 

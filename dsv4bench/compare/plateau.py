@@ -86,8 +86,8 @@ def _growth(ladder: Ladder, low: int, high: int, delta: float, tests: int) -> Gr
         trend = _seen(effect.interval(1 - 0.05 / tests), band)
         if n >= MIN_LAUNCHES and not approximate and equivalent(effect.interval(0.90), *band):
             trend = "flat"
-    lacking = _short(low, [a for a, _ in both]) or _short(high, [b for _, b in both])
-    if lacking and (trend != "grows" or _short(low, [a for a, _ in both])):
+    short_below, short_above = _short(low, [a for a, _ in both]), _short(high, [b for _, b in both])
+    if short_below or (short_above and trend != "grows"):
         trend = "open"  # ramp and drain lower a short level: growth to it may be believed, nothing else
     return Growth(
         low=low,
@@ -98,7 +98,7 @@ def _growth(ladder: Ladder, low: int, high: int, delta: float, tests: int) -> Gr
         trend=trend,
         proven=trend != "open" and n >= MIN_LAUNCHES and not approximate,
         approximate=approximate,
-        short=lacking,
+        short=short_below or short_above,
     )
 
 

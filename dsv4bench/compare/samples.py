@@ -34,10 +34,14 @@ class Coordinate(NamedTuple):
     rate_req_s: float | None
     isl: int
 
-    def __str__(self) -> str:
+    @property
+    def load(self) -> str:
+        """`C=8`, `2.5 req/s`."""
         rate = "?" if self.rate_req_s is None else f"{self.rate_req_s:g}"
-        load = f"C={self.concurrency}" if self.concurrency is not None else f"{rate} req/s"
-        return f"{load}, ISL {self.isl}"
+        return f"C={self.concurrency}" if self.concurrency is not None else f"{rate} req/s"
+
+    def __str__(self) -> str:
+        return f"{self.load}, ISL {self.isl}"
 
 
 def place(cell: Cell) -> Coordinate:

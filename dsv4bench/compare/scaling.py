@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dsv4bench.compare.ladder import Ladder, ladders
+from dsv4bench.compare.ladder import Ladder, ladders, sources
 from dsv4bench.compare.law import scaling_law
 from dsv4bench.compare.mechanism import HOST, NOT_DETERMINED, PER_SEQUENCE, find_mechanism
 from dsv4bench.compare.plateau import find_plateau, growths, three_digits
@@ -46,7 +46,8 @@ def scaling_report(
     names = [arm.name for arm in arms]
     if len(set(names)) < len(names):
         raise UsageError(f"two configurations have one name: {', '.join(names)}", "name each once")
-    climbs = {arm.name: ladders(arm, arms) for arm in arms}
+    common = sources(arms)
+    climbs = {arm.name: ladders(arm, common) for arm in arms}
     laws = {(arm.name, climb.isl): scaling_law(climb) for arm in arms for climb in climbs[arm.name]}
     told: list[ScalingLaw] = []
     foretold: list[SpecPrediction] = []

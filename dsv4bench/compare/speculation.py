@@ -61,16 +61,20 @@ def more_tokens(base: Arm, new: Arm) -> dict[tuple[int, int], TokensAStep]:
     if not _only_speculation(base, new):
         return {}
     sides = [realised(c for c in arm.cells if "accept_length" not in c.approximate) for arm in (base, new)]
-    found = {}
+    untold, found = _tokens_untold(base), {}
     for there, at in aligned(list(sides[0]), list(sides[1])).items():
         if at.concurrency is None or at not in sides[0]:
             continue
-        al_base, al_new = sides[0][at].accept_length, sides[1][there].accept_length
-        if al_base is None and not speculates(base):
-            al_base = 1.0
+        told, al_new = sides[0][at].accept_length, sides[1][there].accept_length
+        al_base = untold if told is None else told
         if al_base is not None and al_new is not None and _verifies_more(base, new, al_base) and al_new >= 1:
             found[at.concurrency, at.isl] = TokensAStep(al_base, al_new)
     return found
+
+
+def _tokens_untold(base: Arm) -> float | None:
+    """Tokens a step where no acceptance length is told: 1 of a configuration that shows no speculation."""
+    return None if speculates(base) else 1.0
 
 
 def _only_speculation(base: Arm, new: Arm) -> bool:
@@ -140,11 +144,12 @@ def _taken_apart(
     assert at.concurrency is not None
     ratio = fmean(_values(b)) / fmean(_values(a))
     al_base, assumed = fact_a.accept_length, False
-    if al_base is None and not speculates(base):
-        al_base, assumed = 1.0, True
+    if al_base is None:
+        al_base = _tokens_untold(base)
+        assumed = al_base is not None
     al_new = fact_b.accept_length
     inflation = None if al_base is None or al_new is None else al_new / al_base / ratio
-    by_tpot = None if inflation is None or tpot_ratio is None else inflation * ratio * tpot_ratio
+    by_tpot = None if al_base is None or al_new is None or tpot_ratio is None else al_new / al_base * tpot_ratio
     unlike = comparable_at(fact_a, fact_b, METRIC).why()
     state, reason = _state(base, new, a, b, ratio, (al_base, al_new), unlike, by_tpot)
     if assumed and state is not SpecState.NOT_MEASURED:

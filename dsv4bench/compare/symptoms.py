@@ -81,9 +81,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     low: Level
     high: Level
     first: Level  # the lowest of the ladder
+    figures: Source  # of throughput and TPOT
     run_limit: tuple[str, float] | None = None  # the server's told limit on requests that run at once, and its name
     idle: tuple[int, float] | None = None  # (concurrency of a trace, part of its decode step with nothing on the GPU)
-    figures: Source | None = None  # the source of throughput and TPOT of the comparison; None: of these levels alone
 
     @property
     def may_run_all(self) -> bool:
@@ -112,14 +112,12 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def throughput_ratio(self) -> float | None:
-        rate = (self.figures or source_of([*self.low.cells, *self.high.cells])).rate
-        low, high = (mean_known(rate(c) for c in level.cells) for level in (self.low, self.high))
+        low, high = (mean_known(self.figures.rate(c) for c in level.cells) for level in (self.low, self.high))
         return high / low if low and high else None
 
     @property
     def _tpot(self) -> tuple[str, ...]:
-        field = (self.figures or source_of([*self.low.cells, *self.high.cells])).tpot
-        return tuple(dict.fromkeys([*([field] if field else []), "tpot_mean_s", "tpot_p50_s"]))
+        return tuple(dict.fromkeys(filter(None, [self.figures.tpot, "tpot_mean_s", "tpot_p50_s"])))
 
     @property
     def tpot_ratio(self) -> float | None:
@@ -158,19 +156,21 @@ def pair(
 ) -> Pair:
     """The two levels of one ISL; `cells` holds the whole ladder, `server` the arguments that it told.
 
-    Of the traces the one counts that was taken at the highest concurrency up to `high`, and at half of it at least.
+    `figures` None: the source of these two levels alone. Of the traces the one counts that was taken at the highest
+    concurrency up to `high`, and at half of it at least.
     """
 
     def level(concurrency: int) -> Level:
         return Level(concurrency=concurrency, cells=[c for c in cells if c.concurrency == concurrency])
 
+    below, above = level(low), level(high)
     return Pair(
-        low=level(low),
-        high=level(high),
+        low=below,
+        high=above,
+        figures=figures or source_of([*below.cells, *above.cells]),
         first=level(min(c.concurrency or low for c in cells)),
         run_limit=_run_limit(server or {}),
         idle=max(((c, part) for c, part in (idle or {}).items() if high / 2 <= c <= high), default=None),
-        figures=figures,
     )
 
 

@@ -1,6 +1,6 @@
 """The throughput and TPOT of levels that are compared, from one source for all of them.
 
-Best are the requests under full load (`load/summary.py`): neither ramp nor drain. Where one level lacks them, none
+Best are the requests under full load (`load/full_load.py`): neither ramp nor drain. Where one level lacks them, none
 has them here. Then the steady window serves, if it is sound: requests in flight are request rate times end-to-end
 time (Little's law), and a rate that misses this by more than 3 % of C comes from a window that cuts through a round
 of requests, so that its end lies behind a prefill and before that prefill's tokens. It is too low then, the more so

@@ -154,19 +154,16 @@ class _Pair:
         if isinstance(weighed, Open):
             weighed.beyond = beyond_of(self._bound(at), name)
             if name == WHOLE_LEVEL:
-                weighed.notes += self._without_edges(weighed.effect, y, (at, base), (there, new))
+                weighed.notes += self._without_edges(weighed.effect, y, at, len(base.samples), len(new.samples))
         return weighed
 
-    def _without_edges(
-        self, whole: Effect, y: _Yardstick, base: tuple[Coordinate, Column], new: tuple[Coordinate, Column]
-    ) -> list[str]:
+    def _without_edges(self, whole: Effect, y: _Yardstick, at: Coordinate, n_base: int, n_new: int) -> list[str]:
         """The change under full load, where every launch tells it and ramp and drain bend that of whole levels."""
-        full = [side.get((FULL_LOAD, at)) for side, (at, _) in zip(self.full_load, (base, new), strict=True)]
-        if full[0] is None or full[1] is None:
+        base = self.full_load[0].get((FULL_LOAD, at), Column())
+        new = self.full_load[1].get((FULL_LOAD, self.to_new.get(at, at)), Column())
+        if len(base.samples) < n_base or len(new.samples) < n_new:
             return []
-        if any(len(f.samples) < len(w.samples) for f, (_, w) in zip(full, (base, new), strict=True) if f is not None):
-            return []
-        e = weigh(full[0], full[1], known(FULL_LOAD), y.sigma)
+        e = weigh(base, new, known(FULL_LOAD), y.sigma)
         low, high = whole.interval(0.95)
         if e.estimate is None or e.delta is None or low <= e.delta <= high:
             return []

@@ -10,8 +10,8 @@ in simulations with lognormal lengths of sigma 1 and a fifth of the time in pref
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from statistics import fmean, pstdev
 
 from dsv4bench.records.request import RequestRecord
 
@@ -36,14 +36,9 @@ def under_full_load(
     lived = [r for r in later if r.t_end_ns <= last_send and _began(r, start)]
     if not all(r.ok and r.output_tokens for r in lived):
         return []
-    varied = _variation([float(r.output_tokens or 0) for r in lived]) > VARIED
+    lengths = [r.output_tokens or 0 for r in lived]
+    varied = bool(lengths) and pstdev(lengths) > VARIED * fmean(lengths)
     return lived if len(lived) >= (VARIED_ROUNDS if varied else ROUNDS) * concurrency else []
-
-
-def _variation(values: Sequence[float]) -> float:
-    """Standard deviation over mean."""
-    centre = math.fsum(values) / len(values) if values else 0.0
-    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / len(values)) / centre if centre else 0.0
 
 
 def _began(r: RequestRecord, start_ns: int) -> bool:

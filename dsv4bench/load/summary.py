@@ -16,11 +16,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dsv4bench.load.full_load import full_load_rate, under_full_load
+from dsv4bench.load.full_load import Window, full_load_rate, under_full_load
 from dsv4bench.records.request import ErrorKind, RequestRecord, TokenSource
 from dsv4bench.records.workload import Slo
 
-Window = tuple[int, int]  # ns
 MIN_STEADY_NS = 1_000_000
 LATE_NS = 1_000_000
 

@@ -72,7 +72,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     tok_s_per_user: float | None
     steady_s: float | None
     steady_frac: float | None
-    full_load_n: int | None = None  # requests under full load (load/summary.py); the next two are theirs
+    full_load_n: int | None = None  # requests under full load (load/full_load.py); the next two are theirs
     full_load_tok_s: float | None = None
     full_load_tpot_mean_s: float | None = None
     goodput_req_s: float | None = None

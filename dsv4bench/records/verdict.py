@@ -141,6 +141,11 @@ class Plateau(msgspec.Struct, frozen=True, kw_only=True):
     proven: bool  # every later growth ratio equivalent to 1 over two doublings or more
     text: str
 
+    @property
+    def looks_flat(self) -> bool:
+        """Whether it is proven or provisional; else throughput may still grow or fall there."""
+        return self.text.startswith(("plateau", "provisional"))
+
 
 class Mechanism(msgspec.Struct, frozen=True, kw_only=True):
     """Why throughput stops growing, from what was recorded beyond the knee."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from dsv4bench.clocks import clocks, max_mhz, throttle_notes
+from dsv4bench.compare.samples import place
 from dsv4bench.errors import BenchError, MeasuredBad, StoreError
 from dsv4bench.host.redact import hide_values, redact
 from dsv4bench.records.campaign import LaunchNote, LaunchStatus
@@ -234,5 +235,4 @@ def _while_measured(group: Group, error: BenchError) -> BenchError:
 
 
 def _level(c: Cell, with_isl: bool) -> str:
-    load = f"C={c.concurrency}" if c.concurrency is not None else f"{c.rate_req_s:g} req/s"
-    return load + (f" ISL {c.isl}" if with_isl else "")
+    return place(c).load + (f" ISL {c.isl}" if with_isl else "")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from queueing import arm, changed, published
 
-from dsv4bench.compare.ladder import ladders
+from dsv4bench.compare.ladder import ladders, sources
 from dsv4bench.compare.plateau import find_plateau, growths
 from dsv4bench.records.arm import Arm
 from dsv4bench.records.cell import Cell
@@ -153,7 +153,7 @@ def test_of_several_configurations_none_is_of_another_source() -> None:
     full = [msgspec.structs.replace(c, full_load_tpot_mean_s=0.1) for c in full]
     one = msgspec.structs.replace(arm(full), name="one")
     other = msgspec.structs.replace(arm(changed(full, 32, full_load_tok_s=None)), name="other")
-    (alone,), (beside,) = ladders(one), ladders(one, [one, other])
+    (alone,), (beside,) = ladders(one), ladders(one, sources([one, other]))
     assert (alone.measured_tok_s(8) or 0) == pytest.approx(1.1 * (beside.measured_tok_s(8) or 0))
     assert any("too few requests under full load at C=32" in n for n in beside.notes) and not alone.notes
 

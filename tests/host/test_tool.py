@@ -64,7 +64,7 @@ def test_home_folders_are_not_told() -> None:
         "VLLM_CACHE_ROOT": f"/home/bob/cache:{root}/x:/Users/eve:/data/annex",
         "CUDA_HOME": "/usr/local/cuda",
         "NCCL_TOPO_FILE": f"file://{root}/topo.xml",
-        "TORCH_HOME": "/srv/root/torch",
+        "TORCH_HOME": f"/srv{root}/torch",
     }
     assert environment(env) == {
         "TRITON_CACHE_DIR": "~/.triton/cache",
@@ -72,6 +72,6 @@ def test_home_folders_are_not_told() -> None:
         "VLLM_CACHE_ROOT": "~/cache:~/x:~:/data/annex",
         "CUDA_HOME": "/usr/local/cuda",
         "NCCL_TOPO_FILE": "file://~/topo.xml",
-        "TORCH_HOME": "/srv/root/torch",
+        "TORCH_HOME": f"/srv{root}/torch",
     }
     assert environment({"HOME": "/", "TRITON_HOME": "/x"}) == {"TRITON_HOME": "/x"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from campaign_samples import FOLDER, change_cell, compared, copied
+from gate_store import machine
 from store_samples import make_cell, make_experiment
 from typer.testing import CliRunner
 
@@ -16,7 +17,6 @@ from dsv4bench.errors import StoreError, UsageError
 from dsv4bench.records.breakdown import BreakdownsDocument
 from dsv4bench.records.cell import ErrorNote
 from dsv4bench.records.codec import encode
-from dsv4bench.records.experiment import GpuInfo, Machine
 from dsv4bench.records.verdict import InputNote, VerdictDocument
 from dsv4bench.runs.campaign_data import load_campaign
 from dsv4bench.runs.findings import check_findings, write_findings
@@ -117,17 +117,7 @@ def test_a_damaged_experiment_leaves_its_comparison_out_and_is_named(tmp_path: P
 
 
 def _experiment(root: Path, config: str, gpu: str = "NVIDIA H200", **fields: object) -> str:
-    machine = Machine(
-        cpu="x",
-        cores=2,
-        memory_bytes=1,
-        os="l",
-        kernel="6",
-        python="3.12",
-        hostname_sha256="ab",
-        gpus=[GpuInfo(name=gpu)],
-    )
-    with make_experiment(root, config, "sc", machine=machine, **fields) as e:
+    with make_experiment(root, config, "sc", machine=machine(gpu), **fields) as e:
         e.append_cell(make_cell(gpu_throttle=["sw_power_cap"]))
         e.finish()
     return e.id

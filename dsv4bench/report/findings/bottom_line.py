@@ -101,7 +101,7 @@ def _stops(d: VerdictDocument) -> list[str]:
 def _flat(law: ScalingLaw) -> str:
     """The plateau, in one clause, where launches carry it; its whole sentence stands in section 5 in any case."""
     p = law.plateau
-    if p is None or p.ci_tok_s is None or not p.text.startswith(("plateau", "provisional")):
+    if p is None or p.ci_tok_s is None or not p.looks_flat:
         return ""
     between = " [{}, {}]".format(*map(number, p.ci_tok_s))
     state = "proven" if p.proven else "provisional"

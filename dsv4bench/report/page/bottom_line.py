@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dsv4bench.records.campaign import CampaignStatus, ReportInput
 from dsv4bench.records.goal import GoalReport
-from dsv4bench.records.verdict import CellVerdict, Grade, Plateau
+from dsv4bench.records.verdict import CellVerdict, Grade
 from dsv4bench.report.markdown import percent
 from dsv4bench.report.page import levels
 from dsv4bench.report.page.blocks import Block, Lines
@@ -101,11 +101,7 @@ def _ceiling(r: ReportInput) -> list[str]:
     """Plateaus, proven and provisional, with their mechanism; what is not shown to be flat stands further down."""
     scaling = r.verdict.scaling if r.verdict is not None else None
     plateaus = [(law.config, law.plateau) for law in (scaling.laws if scaling is not None else [])]
-    return [f"{config}: {p.text.rstrip('.')}." for config, p in plateaus if p is not None and not _open(p)]
-
-
-def _open(p: Plateau) -> bool:
-    return p.text.startswith("not shown")
+    return [f"{config}: {p.text.rstrip('.')}." for config, p in plateaus if p is not None and p.looks_flat]
 
 
 def _mechanism(r: ReportInput) -> list[str]:
